@@ -1,0 +1,1 @@
+"""Search spaces, one module per policy family."""

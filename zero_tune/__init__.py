@@ -1,0 +1,1 @@
+"""Ray Tune plugin that trains MuZero-family and UniZero agents."""

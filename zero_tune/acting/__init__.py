@@ -1,0 +1,1 @@
+"""Agents, collectors, evaluators."""

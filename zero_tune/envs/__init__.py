@@ -1,0 +1,1 @@
+"""Environments at the boundary: the only package that imports gymnasium or ale-py."""

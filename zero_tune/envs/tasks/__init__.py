@@ -1,0 +1,1 @@
+"""Small environments with known optima."""

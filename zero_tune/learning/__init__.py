@@ -1,0 +1,1 @@
+"""Targets, batches, losses, the learner."""

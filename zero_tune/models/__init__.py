@@ -1,0 +1,1 @@
+"""World models, and their inference-only form."""

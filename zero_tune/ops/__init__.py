@@ -1,0 +1,1 @@
+"""Pure functions: supports, distributions, schedules, shape checks, row generators."""

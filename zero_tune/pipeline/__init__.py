@@ -1,0 +1,1 @@
+"""The driver loop; knows neither Ray nor Tune."""

@@ -1,0 +1,1 @@
+"""Linked-row replay; knows no model."""

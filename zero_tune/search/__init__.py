@@ -1,0 +1,1 @@
+"""Tree search over arrays: kernels, proposals, selection rules."""

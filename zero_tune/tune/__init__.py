@@ -1,0 +1,1 @@
+"""The Tune face: the only package that imports Ray."""
