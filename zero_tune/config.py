@@ -8,6 +8,7 @@ them in before anything is built.
 from __future__ import annotations
 
 import dataclasses
+import operator
 import types as pytypes
 import typing
 from collections.abc import Callable, Mapping
@@ -375,9 +376,9 @@ def _check(dotted: str, value: Any, hint: Any, meta: Mapping[str, Any]) -> Any:
     if value != value:
         raise ConfigError(dotted, "must be a number", value, "Replace the NaN.")
     for name, sign, ok in (
-        ("ge", ">=", lambda a, b: a >= b),
-        ("gt", ">", lambda a, b: a > b),
-        ("le", "<=", lambda a, b: a <= b),
+        ("ge", ">=", operator.ge),
+        ("gt", ">", operator.gt),
+        ("le", "<=", operator.le),
     ):
         bound = meta.get(name)
         if bound is not None and not ok(value, bound):
