@@ -1,0 +1,34 @@
+"""How this package compiles: helpers are built into a few entry points, which are cached on disk."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+
+#: A helper, compiled into whichever entry point calls it; not callable from Python.
+compiled: Callable[[Any], Any] = njit(**_OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def entry_point(function: Any) -> Any:
+    """A function called from Python; the next process loads it from the cache.
+
+    Numba looks for changes in the file of a cached function alone, not in those of the helpers that were
+    compiled into it. So the name it is cached under carries a fingerprint of all of them.
+    """
+    function.__qualname__ = f"{function.__qualname__}_{source_fingerprint():08x}"
+    return njit(**_OPTIONS, cache=True)(function)
+
+
+@lru_cache(maxsize=1)
+def source_fingerprint() -> int:
+    """A number that changes with any source file that compiled code comes from."""
+    here = Path(__file__).parent
+    files = [*sorted(here.glob("*.py")), here.parent / "ops" / "rng.py"]
+    return zlib.crc32(b"".join(path.read_bytes() for path in files))
