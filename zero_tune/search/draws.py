@@ -26,10 +26,10 @@ def uniform(rng: Any, b: int) -> float:
 
 
 @compiled
-def normal_pair(rng: Any, b: int) -> tuple[float, float]:
-    """Two independent standard normal deviates (Box and Muller 1958)."""
-    radius = math.sqrt(-2.0 * math.log(uniform(rng, b)))
-    angle = 2.0 * math.pi * uniform(rng, b)
+def normal_pair(rng: Any, b: int) -> tuple[Any, Any]:
+    """Two independent standard normal deviates, float32 (Box and Muller 1958)."""
+    radius = math.sqrt(np.float32(-2.0) * math.log(np.float32(uniform(rng, b))))
+    angle = np.float32(2.0 * math.pi) * np.float32(uniform(rng, b))
     return radius * math.cos(angle), radius * math.sin(angle)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from zero_tune.search.draws import gumbel, log_gamma_deviate, uniform
 from zero_tune.search.jit import compiled, entry_point
 from zero_tune.search.proposal import propose
-from zero_tune.search.rules import gumbel_slot, puct_slot
+from zero_tune.search.rules import gumbel_slot, mean_q, puct_slot
 from zero_tune.search.tree import (
     CHANCE,
     CHILD,
@@ -212,6 +212,7 @@ def _select(run: Any, b: int, leaf: int) -> int:
         chance = node_i[b, node, CHANCE] == 1
         if chance:
             slot = _code_slot(run, b, node)
+            inherited = mean_q(run, b, node, inherited)
         elif run.table_rows == 0:
             slot, inherited = puct_slot(run, b, node, inherited)
         else:

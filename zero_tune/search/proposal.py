@@ -97,17 +97,21 @@ def _draw_discrete(run: Any, b: int, node: int, policy: Any, actions: Any, logit
 @compiled
 def _successive(mass: Any, rng: Any, b: int, actions: Any) -> None:
     """Draw ``len(actions)`` indices one after another in proportion to ``mass``, without replacement."""
+    total = 0.0
+    for a in range(len(mass)):
+        total += mass[a]
     for k in range(len(actions)):
-        total = np.float32(0.0)
+        left = uniform(rng, b) * total
+        chosen = -1
         for a in range(len(mass)):
-            total += mass[a]
-        left = np.float32(uniform(rng, b)) * total
-        chosen = 0
-        for a in range(len(mass)):
-            if mass[a] > 0.0 and left >= 0.0:
+            left -= mass[a]
+            if left < 0.0:
                 chosen = a
-                left -= mass[a]
+                break
+        if chosen < 0 or mass[chosen] == 0.0:  # rounding: total is kept by differences
+            chosen = np.argmax(mass)
         actions[k, 0] = chosen
+        total -= mass[chosen]
         mass[chosen] = 0.0
 
 
@@ -134,7 +138,7 @@ def _draw_continuous(run: Any, b: int, node: int, policy: Any, actions: Any, log
     """
     rng, draws = generators(run), given_draws(run)
     edge = np.float32(1.0 - EDGE)
-    spare, has_spare = np.float64(0.0), False
+    spare, has_spare = np.float32(0.0), False
     broad = run.broad if node == 0 else 0
     for k in range(run.num_slots):
         logits[k] = 0.0
@@ -143,13 +147,13 @@ def _draw_continuous(run: Any, b: int, node: int, policy: Any, actions: Any, log
                 a = np.float32(2.0 * uniform(rng, b) - 1.0)
             else:
                 if run.num_draws > 0:
-                    deviate = np.float64(draws[k * run.dim + d])
+                    deviate = draws[k * run.dim + d]
                 elif has_spare:
                     deviate, has_spare = spare, False
                 else:
                     deviate, spare = normal_pair(rng, b)
                     has_spare = True
-                a = np.float32(math.tanh(policy[d] + policy[run.dim + d] * deviate))
+                a = math.tanh(policy[d] + policy[run.dim + d] * deviate)
             actions[k, d] = min(max(a, -edge), edge)
     if broad > 0 and not run.uniform_prior:
         for k in range(run.num_slots):

@@ -57,22 +57,29 @@ def _extremes(run: Any, b: int, node: int) -> tuple[Any, Any]:
 
 
 @compiled
+def mean_q(run: Any, b: int, node: int, inherited: float) -> Any:
+    """EfficientZero's estimate of an unvisited slot's Q: the mean of the visited ones and ``inherited``.
+
+    Args:
+        inherited: the parent's estimate from this node's mover's view; it does not count at a root that
+            has visited slots.
+    """
+    total, count = np.float32(q_sums(run)[b, node]), node_ints(run)[b, node, NUM_VISITED]
+    if node == 0 and count > 0:
+        return total / np.float32(count)
+    return (inherited + total) / np.float32(count + 1)
+
+
+@compiled
 def puct_slot(run: Any, b: int, node: int, inherited: float) -> tuple[int, Any]:
     """The slot with the largest score (the first of equals, -1 for none), and the mean-Q estimate.
 
     score = clip((Q - low) / max(high - low, value_delta_max), 0, 1) + P sqrt(n) c(n) / (1 + N), with n
     the node's visits (less its own, if that is not to count). Written without branches: which slots are
     visited is what a branch predictor cannot know.
-
-    Args:
-        inherited: the parent's mean-Q estimate from this node's mover's view, 0 at the root.
     """
     edge_f, edge_i, node_i = edge_floats(run), edge_ints(run), node_ints(run)
-    total, count = np.float32(q_sums(run)[b, node]), node_i[b, node, NUM_VISITED]
-    if node == 0 and count > 0:
-        estimate = total / np.float32(count)
-    else:
-        estimate = (inherited + total) / np.float32(count + 1)
+    estimate = mean_q(run, b, node, inherited)
     unvisited = estimate
     low, high = limits(run)[b, LOW], limits(run)[b, HIGH]
     if run.node_range or run.unvisited_q != PARENT_MEAN:
