@@ -219,6 +219,45 @@ def test_a_segment_that_does_not_continue_its_stream_cuts_the_old_episode() -> N
     assert pair.buffer.stats()["broken_chains_total"] == 1
 
 
+def test_a_lost_segment_does_not_join_its_neighbours() -> None:
+    """Steps 4 and 5 never came: step 3 is followed by nothing, and step 6 lacks its earlier frames."""
+    buffer = ReplayBuffer(
+        VECTOR, capacity=50, num_slots=3, frame_stack=3, num_unroll_steps=2, td_steps=2
+    )
+    buffer.append(make_segment(length=4))
+    buffer.append(make_segment(start=6, length=4, end="terminated"))
+    rows = np.flatnonzero(buffer.probability(np.arange(50)))
+    window = buffer.window(rows)
+    assert window.timestep[:, 0].tolist() == [0, 1, 2, 3, 8, 9]
+    assert window.num_real.tolist() == [4, 3, 2, 1, 2, 1]
+    assert window.truncated.tolist() == [True] * 4 + [False] * 2
+    assert buffer.broken_chains_total == 1
+
+
+def test_closing_a_stream_whose_last_row_is_next_to_go_writes_nothing() -> None:
+    pair = Pair(VECTOR, 12, 1, 1, 2, 2, 0)
+    pair.append(make_segment(length=1))
+    pair.append(make_segment(stream=1, length=11))
+    before = pair.buffer.stats()
+    pair.close(0)
+    pair.compare_contents(pair.compare_drawable())
+    assert pair.buffer.stats() == before | {"num_open_streams": 1.0}
+
+
+def test_a_cleared_buffer_starts_afresh() -> None:
+    pair = Pair(VECTOR, 30, 3, 2, 2, 2, 0)
+    pair.append(make_segment(length=25))
+    pair.buffer.clear()
+    assert pair.buffer.num_rows == pair.buffer.stats()["num_open_streams"] == 0
+    assert not pair.buffer.can_sample(1)
+    fresh = Pair(VECTOR, 30, 3, 2, 2, 2, 0)
+    pair.reference = fresh.reference
+    for episode in range(4):
+        pair.append(make_segment(1, episode, length=9, end="terminated"))
+        pair.compare_contents(pair.compare_drawable())
+    assert pair.buffer.rows_appended_total == 25 + 36
+
+
 def test_steps_whose_past_never_arrived_are_not_starts() -> None:
     """Resumed in mid-episode: with 3 frames, steps 10 and 11 lack a frame, step 12 does not."""
     buffer = ReplayBuffer(
