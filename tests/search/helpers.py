@@ -85,7 +85,7 @@ def legal_mask(batch: int, world: TableWorld, legal: Any) -> Array:
 
 
 def scalar_model(world: TableWorld) -> Model:
-    """The same world one state at a time, for the slow reference; a state is (s, is chance, depth, prefix)."""
+    """The same world one state at a time; a state is (s, is chance, depth, prefix)."""
     single = dataclasses.replace(world, calls=[])
 
     def model(state: Any, action: Any) -> Step:

@@ -33,7 +33,7 @@ def row_generators(seed: int, stream: Array, step: Array) -> Array:
     """
     with np.errstate(over="ignore"):
         state = mix64(np.full(1, (seed + GAMMA) & _MASK, np.uint64))
-        for part in (stream, step):
+        for part in (stream, step):  # a chain, not a sum: swapped names must not meet
             name = np.atleast_1d(np.asarray(part)).astype(np.int64).view(np.uint64)
-            state = mix64((state ^ mix64(name + np.uint64(GAMMA))) + np.uint64(GAMMA))
+            state = mix64(state + (name + np.uint64(1)) * np.uint64(GAMMA))
     return np.ascontiguousarray(state)

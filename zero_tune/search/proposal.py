@@ -109,7 +109,7 @@ def _successive(mass: Any, rng: Any, b: int, actions: Any) -> None:
                 chosen = a
                 break
         if chosen < 0 or mass[chosen] == 0.0:  # rounding: total is kept by differences
-            chosen = np.argmax(mass)
+            chosen = int(np.argmax(mass))
         actions[k, 0] = chosen
         total -= mass[chosen]
         mass[chosen] = 0.0
@@ -144,7 +144,7 @@ def _draw_continuous(run: Any, b: int, node: int, policy: Any, actions: Any, log
         logits[k] = 0.0
         for d in range(run.dim):
             if k >= run.num_slots - broad:
-                a = np.float32(2.0 * uniform(rng, b) - 1.0)
+                a: Any = np.float32(2.0 * uniform(rng, b) - 1.0)
             else:
                 if run.num_draws > 0:
                     deviate = draws[k * run.dim + d]

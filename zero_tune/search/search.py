@@ -78,6 +78,10 @@ class TreeSearch:
         self.last_run: Run | None = None  # its trees are overwritten by the next run
         self._runs: dict[tuple[int, ...], Run] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the trees, whose addresses hold in this process only; also what a copy is made of."""
+        return self.__dict__ | {"last_run": None, "_runs": {}}
+
     def run(
         self,
         model: Any,
