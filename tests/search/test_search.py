@@ -140,6 +140,28 @@ def test_a_number_that_is_not_finite_is_named(bad: str, number: float) -> None:
             search_one(constant(0, 0, 2), root)
 
 
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_sampled_policy_that_is_not_finite_is_named(continuous: bool, at: int) -> None:
+    """Even where the draws would not have touched the bad entry."""
+    good = [0.0, 9.0, 0.0, 1.0] if not continuous else [0.0, 0.0, 1.0, 1.0]
+    bad = [*good]
+    bad[at] = np.nan
+
+    def broken(state: int, action: Any) -> Step:
+        return Step(0.0, 0.0, bad if state == 1 else good, state + 1)
+
+    with pytest.raises(NonFiniteError, match="search/policy"):
+        search_one(
+            ScalarWorld(broken),
+            Step(0, 0, good, 0),
+            width=2 if continuous else 4,
+            sampled=2,
+            continuous=continuous,
+            num_simulations=30,
+        )
+
+
 @pytest.mark.parametrize("settings", [*RULES, {"sampled": 3, "continuous": True}], ids=str)
 def test_evaluation_is_a_function_of_its_arguments(settings: dict[str, Any]) -> None:
     continuous = "continuous" in settings

@@ -76,6 +76,8 @@ def _open_node(run: Any, b: int, node: int, width: int, reward: float, value: fl
         if not (logit < np.inf):
             return BAD_POLICY
         top = logit if logit > top else top
+    if top == -np.inf:
+        return BAD_POLICY
     total = np.float32(0.0)
     for k in range(width):
         logit = edge_f[b, node, PRIOR, k]

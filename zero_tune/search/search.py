@@ -107,11 +107,13 @@ class TreeSearch:
         """
         simulations = num_simulations or self._default_simulations(explore)
         policy, value = as_float32(root.policy), as_float32(root.value)
-        legal = _checked_legal(legal)
+        legal = np.ascontiguousarray(legal, np.bool_)
         run = self._plan(policy.shape, simulations)
         self._set_inputs(run, legal, to_play, rng, explore, given or _NOTHING_GIVEN)
         no_reward = np.zeros(len(value), np.float32)
-        _check(step(run.record, 0, no_reward, policy, value, _NEVER), 0)
+        status = step(run.record, 0, no_reward, policy, value, _NEVER)
+        if status != OK:
+            raise _root_error(status, legal)
         self._simulate(model.node_store(root, simulations), run)
         out = empty_readout(len(value), self.num_slots)
         read_out(run.record, explore, float(temperature), *out)
@@ -149,7 +151,8 @@ class TreeSearch:
                 as_float32(output.value),
                 _NEVER if flags is None else self._chance_flags(flags, run),
             )
-            _check(status, node)
+            if status != OK:
+                raise NonFiniteError(ERRORS[status], f"in simulation {node}")
 
     def _plan(self, policy_shape: tuple[int, ...], simulations: int) -> Run:
         """The run of this shape, kept or new, with fresh leaves."""
@@ -232,18 +235,11 @@ def as_float32(x: Any) -> Array:
     return np.ascontiguousarray(x, np.float32)
 
 
-def _checked_legal(legal: Array) -> Array:
-    legal = np.ascontiguousarray(legal, np.bool_)
-    if legal.shape[1]:
-        stuck = np.flatnonzero(~legal.any(axis=1))
-        if len(stuck):
-            raise EnvError(f"no legal action in row {stuck[0]} of {len(legal)}: nothing to search")
-    return legal
-
-
-def _check(status: int, node: int) -> None:
-    if status != OK:
-        raise NonFiniteError(ERRORS[status], f"in simulation {node}" if node else "at the root")
+def _root_error(status: int, legal: Array) -> Exception:
+    stuck = np.flatnonzero(~legal.any(axis=1)) if legal.shape[1] else ()
+    if len(stuck):
+        return EnvError(f"no legal action in row {stuck[0]} of {len(legal)}: nothing to search")
+    return NonFiniteError(ERRORS[status], "at the root")
 
 
 def build_search(policy: PolicyConfig, env: EnvSpec, *, proposal: str, rule: str) -> TreeSearch:
