@@ -19,6 +19,7 @@ from zero_tune.errors import ConfigError, EnvError, NonFiniteError
 from zero_tune.interfaces import Search
 from zero_tune.search.jit import source_fingerprint
 from zero_tune.search.kernels import step
+from zero_tune.search.search import GivenDraws
 
 RULES: list[dict[str, Any]] = [
     {},
@@ -138,6 +139,25 @@ def test_a_number_that_is_not_finite_is_named(bad: str, number: float) -> None:
         root = Step(**(values | {bad: [0.0, number] if bad == "policy" else number}), state=0)  # type: ignore[arg-type]
         with pytest.raises(NonFiniteError, match="at the root"):
             search_one(constant(0, 0, 2), root)
+
+
+def test_shapes_that_do_not_fit_are_refused() -> None:
+    """Compiled code checks no bounds, so nothing of another shape may reach it."""
+
+    def world(fault: str) -> ScalarWorld:
+        width = 3 if fault == "policy" else 2
+        return ScalarWorld(lambda state, action: Step(0.0, 0.0, [0.0] * width, None))
+
+    root = Step(0, 0, [0.0, 0.0], None)
+    search_one(world(""), root)
+    with pytest.raises(ValueError, match="do not fit"):
+        search_one(world("policy"), root)
+    with pytest.raises(ValueError, match="needs 4"):
+        search_one(world(""), root, width=4)
+    with pytest.raises(ValueError, match="legal must have shape"):
+        run(make_search(3), TableWorld(3), [1, 2], legal=np.ones((2, 4), np.bool_))
+    with pytest.raises(ValueError, match="root_noise"):
+        run(make_search(3), TableWorld(3), [1], given=GivenDraws(root_noise=np.ones((1, 2))))
 
 
 @pytest.mark.parametrize("continuous", [False, True])

@@ -51,8 +51,8 @@ from zero_tune.search.tree import (
     sign,
 )
 
-#: What a kernel returns: 0, or which number was not finite.
-OK, BAD_POLICY, BAD_VALUE, BAD_REWARD, NO_SLOT = range(5)
+#: What a step returns: 0, that the outputs do not fit the trees, or which number was not finite.
+OK, BAD_SHAPE, BAD_POLICY, BAD_VALUE, BAD_REWARD, NO_SLOT = range(6)
 ERRORS = {
     BAD_POLICY: "search/policy",
     BAD_VALUE: "search/value",
@@ -253,9 +253,13 @@ def step(record: Any, node: int, reward: Any, policy: Any, value: Any, is_chance
         is_chance: [B] bool, or [0] where no node ever is.
 
     Returns:
-        ``OK``, or which number was not finite.
+        ``OK``, or what was wrong.
     """
     run = record[0]
+    if not (len(reward) == len(policy) == len(value) == run.rows):
+        return BAD_SHAPE
+    if policy.shape[1] != run.num_params or len(is_chance) not in (0, run.rows):
+        return BAD_SHAPE
     for b in range(run.rows):
         chance = len(is_chance) > 0 and is_chance[b]
         width = run.num_codes if chance else run.num_slots

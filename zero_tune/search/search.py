@@ -11,7 +11,7 @@ import numpy as np
 from zero_tune.config import PolicyConfig, need
 from zero_tune.errors import ConfigError, EnvError, NonFiniteError
 from zero_tune.interfaces import NodeStore
-from zero_tune.search.kernels import ERRORS, OK, step
+from zero_tune.search.kernels import BAD_SHAPE, ERRORS, OK, step
 from zero_tune.search.readout import empty_readout, explore_uniformly, read_out
 from zero_tune.search.rules import considered_visits
 from zero_tune.search.tree import (
@@ -75,6 +75,9 @@ class TreeSearch:
         self.rules = rules  # [1] RUN with everything filled in that a configuration decides
         self.settings = settings
         self.num_slots = int(rules["num_slots"][0])
+        actions, dim = int(rules["num_actions"][0]), int(rules["dim"][0])
+        self._least_params = actions or 2 * dim
+        self._draws_per_node = actions or self.num_slots * dim
         self.last_run: Run | None = None  # its trees are overwritten by the next run
         self._runs: dict[tuple[int, ...], Run] = {}
 
@@ -108,6 +111,7 @@ class TreeSearch:
         simulations = num_simulations or self._default_simulations(explore)
         policy, value = as_float32(root.policy), as_float32(root.value)
         legal = np.ascontiguousarray(legal, np.bool_)
+        _check_shape("legal", legal, (len(value), int(self.rules["num_actions"][0])))
         run = self._plan(policy.shape, simulations)
         self._set_inputs(run, legal, to_play, rng, explore, given or _NOTHING_GIVEN)
         no_reward = np.zeros(len(value), np.float32)
@@ -142,23 +146,27 @@ class TreeSearch:
         record, leaves = run.record, zip(run.arrays["parent"], run.arrays["action"], strict=True)
         for node, (parent, action) in enumerate(leaves, start=1):
             output = store.expand(node, parent, action)
-            flags = output.is_chance
+            chance = _NEVER if output.is_chance is None else self._chance(output.is_chance, run)
             status = step(
                 record,
                 node,
                 as_float32(output.reward),
                 as_float32(output.policy),
                 as_float32(output.value),
-                _NEVER if flags is None else self._chance_flags(flags, run),
+                chance,
             )
             if status != OK:
-                raise NonFiniteError(ERRORS[status], f"in simulation {node}")
+                raise _error(status, f"in simulation {node}")
 
     def _plan(self, policy_shape: tuple[int, ...], simulations: int) -> Run:
         """The run of this shape, kept or new, with fresh leaves."""
-        rows, width = policy_shape
-        if self.rules["candidate_kind"][0] != ENUMERATED:
-            width = self.num_slots
+        rows, params = policy_shape
+        if params < self._least_params:
+            raise ValueError(
+                f"policy has {params} parameters; this search needs {self._least_params}"
+            )
+        enumerated = self.rules["candidate_kind"][0] == ENUMERATED
+        width = params if enumerated else self.num_slots
         shape = (rows, simulations, width)
         run = self._runs.pop(shape, None)
         if run is None:
@@ -170,6 +178,7 @@ class TreeSearch:
                 self._runs.pop(next(iter(self._runs)))
         self._runs[shape] = run  # the newest is last
         self.last_run = run
+        run.record["num_params"] = params
         run.fresh_leaves()
         return run
 
@@ -194,12 +203,16 @@ class TreeSearch:
         record["gumbel_given"] = given.root_gumbel is not None
         record["num_draws"] = 0
         if given.root_noise is not None:
-            run.point(noise=np.ascontiguousarray(given.root_noise, np.float32))
+            noise = np.ascontiguousarray(given.root_noise, np.float32)
+            _check_shape("root_noise", noise, (len(rng), self.num_slots))
+            run.point(noise=noise)
         if given.root_gumbel is not None:
             run.arrays["gumbel"][:] = given.root_gumbel
         if given.node_draws is not None:
-            run.point(draws=np.ascontiguousarray(given.node_draws, np.float32))
-            record["num_draws"] = len(given.node_draws)
+            draws = np.ascontiguousarray(given.node_draws, np.float32)
+            _check_shape("node_draws", draws, (self._draws_per_node,))
+            run.point(draws=draws)
+            record["num_draws"] = len(draws)
 
     def _default_simulations(self, explore: bool) -> int:
         settings = self.settings
@@ -211,16 +224,18 @@ class TreeSearch:
             return considered_visits(min(settings.max_considered, self.num_slots), simulations)
         return exploration_table(simulations + 1, settings.pb_c_base, settings.pb_c_init)
 
-    def _chance_flags(self, flags: Any, run: Run) -> Array:
-        slots, codes = int(run.record["width"][0]), int(run.record["num_codes"][0])
-        if run.record["candidate_kind"][0] == CONTINUOUS or not 0 < codes <= slots:
+    def _chance(self, flags: Any, run: Run) -> Array:
+        if not run.fits_codes:
+            slots = run.arrays["edge_f"].shape[3]
             raise ConfigError(
                 "policy.model.chance_space_size",
                 f"must be 1..{slots}, the slots of a node, for a model with chance nodes",
-                codes,
+                int(self.rules["num_codes"][0]),
                 "Search enumerated actions, with a policy head max(A, C) wide.",
             )
-        return np.ascontiguousarray(np.asarray(flags), np.bool_)
+        if not isinstance(flags, np.ndarray):
+            flags = flags.cpu().numpy()
+        return np.ascontiguousarray(flags, np.bool_)
 
 
 def as_float32(x: Any) -> Array:
@@ -235,11 +250,24 @@ def as_float32(x: Any) -> Array:
     return np.ascontiguousarray(x, np.float32)
 
 
+def _check_shape(name: str, x: Array, shape: tuple[int, ...]) -> None:
+    if x.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {x.shape}")
+
+
 def _root_error(status: int, legal: Array) -> Exception:
-    stuck = np.flatnonzero(~legal.any(axis=1)) if legal.shape[1] else ()
-    if len(stuck):
+    stuck = np.flatnonzero(~legal.any(axis=1))
+    if legal.shape[1] and len(stuck):
         return EnvError(f"no legal action in row {stuck[0]} of {len(legal)}: nothing to search")
-    return NonFiniteError(ERRORS[status], "at the root")
+    return _error(status, "at the root")
+
+
+def _error(status: int, where: str) -> Exception:
+    if status == BAD_SHAPE:
+        return ValueError(
+            f"the model's outputs {where} do not fit the search's rows and policy width"
+        )
+    return NonFiniteError(ERRORS[status], where)
 
 
 def build_search(policy: PolicyConfig, env: EnvSpec, *, proposal: str, rule: str) -> TreeSearch:

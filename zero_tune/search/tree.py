@@ -79,6 +79,7 @@ RUN = np.dtype(
         ("num_slots", np.int64),  # candidate slots of a decision node
         ("num_codes", np.int64),  # slots of a chance node
         ("num_actions", np.int64),  # A; 0 for continuous actions
+        ("num_params", np.int64),  # P
         ("dim", np.int64),  # D of an action
         ("candidate_kind", np.int64),
         ("broad", np.int64),  # root candidates drawn uniformly instead of from the policy
@@ -266,6 +267,8 @@ class Run:
         )
         kind, self._dim = int(rules["candidate_kind"][0]), int(rules["dim"][0])
         self._action_dtype: Any = np.float32 if kind == CONTINUOUS else np.int32
+        codes = int(rules["num_codes"][0])
+        self.fits_codes = kind != CONTINUOUS and 0 < codes <= width  # chance nodes can be searched
         if kind != ENUMERATED:
             self.point(candidates=np.empty((rows, nodes, slots, self._dim), self._action_dtype))
 
