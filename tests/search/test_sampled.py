@@ -194,3 +194,21 @@ def test_chosen_action_is_the_slots_action() -> None:
         for b in range(3):
             slot = result.visit_counts[b].argmax()
             np.testing.assert_array_equal(result.action[b], result.target.actions[b, slot])
+
+
+def test_only_the_root_explores_broadly() -> None:
+    params = [0.4, 0.01]
+    world = ScalarWorld(lambda state, action: Step(0.0, 0.0, params, None))
+    search = make_search(1, sampled=4, continuous=True, num_simulations=20)
+    search.run(
+        world,
+        world.roots([Step(0.0, 0.0, params, None)] * 3),
+        np.ones((3, 0), np.bool_),
+        np.full(3, -1, np.int8),
+        generators(3),
+        explore=True,
+    )
+    assert search.last_run is not None
+    distance = np.abs(search.last_run.arrays["candidates"] - np.tanh(0.4))
+    assert distance[:, 1:].max() < 0.06
+    assert distance[:, 0, 3].min() > 0.06 > distance[:, 0, :3].max()

@@ -23,7 +23,10 @@ def entry_point(function: Any) -> Any:
     compiled into it. So the name it is cached under carries a fingerprint of all of them.
     """
     function.__qualname__ = f"{function.__qualname__}_{source_fingerprint():08x}"
-    return njit(**_OPTIONS, cache=True)(function)
+    try:
+        return njit(**_OPTIONS, cache=True)(function)
+    except RuntimeError:  # no folder to write a cache to: compile in every process
+        return njit(**_OPTIONS)(function)
 
 
 @lru_cache(maxsize=1)

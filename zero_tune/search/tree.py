@@ -202,7 +202,7 @@ def root_legal(run: Any) -> Any:
 
 @compiled
 def scratch(run: Any) -> Any:
-    """[P] f32."""
+    """[A] f32, work space of one row."""
     return carray(_pointer(run.scratch), (run.num_actions,), np.float32)
 
 
