@@ -206,7 +206,7 @@ def test_evaluation_is_a_function_of_its_arguments(settings: dict[str, Any]) -> 
 
 def test_action_is_drawn_from_visits_at_the_temperature() -> None:
     """Visits 3:1 (by prior, no values); N^(1/T) at T = 1 and T = 0.5, argmax at T = 0."""
-    batch = 6000
+    batch = 2500
     root = Step(0, 0.0, [float(np.log(3)), 0.0], None)
     world = constant(0.0, 0.0, 2)
     search = make_search(2, num_simulations=8, root_noise_weight=0.0)
@@ -226,16 +226,16 @@ def test_action_is_drawn_from_visits_at_the_temperature() -> None:
     result = act(1.0)
     visits = result.visit_counts[0]
     assert visits.tolist() == [6, 2]
-    assert np.mean(result.action == 1) == pytest.approx(0.25, abs=0.02)
+    assert np.mean(result.action == 1) == pytest.approx(0.25, abs=0.03)
     assert result.entropy[0] == pytest.approx(0.811278, abs=1e-5)
     result = act(0.5)
-    assert np.mean(result.action == 1) == pytest.approx(0.1, abs=0.012)
+    assert np.mean(result.action == 1) == pytest.approx(0.1, abs=0.02)
     assert result.entropy[0] == pytest.approx(0.468996, abs=1e-5)
     assert (act(0.0).action == 0).all()
     assert (act(1e-4).action == 0).all()
     assert (act(1.0, explore=False).action == 0).all()
     greedy = act(0.0, epsilon=0.4)
-    assert np.mean(greedy.action == 1) == pytest.approx(0.2, abs=0.02)
+    assert np.mean(greedy.action == 1) == pytest.approx(0.2, abs=0.03)
     np.testing.assert_allclose(greedy.target.weights, act(0.0).target.weights)
     assert np.mean(act(0.0, explore=False, epsilon=1.0).action == 1) == 0
 

@@ -11,6 +11,7 @@ import numpy as np
 from zero_tune.config import PolicyConfig, need
 from zero_tune.errors import ConfigError, EnvError, NonFiniteError
 from zero_tune.interfaces import NodeStore
+from zero_tune.ops.shapes import check_shape
 from zero_tune.search.kernels import BAD_SHAPE, ERRORS, OK, step
 from zero_tune.search.readout import empty_readout, explore_uniformly, read_out
 from zero_tune.search.rules import considered_visits
@@ -111,7 +112,7 @@ class TreeSearch:
         simulations = num_simulations or self._default_simulations(explore)
         policy, value = as_float32(root.policy), as_float32(root.value)
         legal = np.ascontiguousarray(legal, np.bool_)
-        _check_shape("legal", legal, (len(value), int(self.rules["num_actions"][0])))
+        check_shape("legal", legal, (len(value), int(self.rules["num_actions"][0])))
         run = self._plan(policy.shape, simulations)
         self._set_inputs(run, legal, to_play, rng, explore, given or _NOTHING_GIVEN)
         no_reward = np.zeros(len(value), np.float32)
@@ -204,13 +205,13 @@ class TreeSearch:
         record["num_draws"] = 0
         if given.root_noise is not None:
             noise = np.ascontiguousarray(given.root_noise, np.float32)
-            _check_shape("root_noise", noise, (len(rng), self.num_slots))
+            check_shape("root_noise", noise, (len(rng), self.num_slots))
             run.point(noise=noise)
         if given.root_gumbel is not None:
             run.arrays["gumbel"][:] = given.root_gumbel
         if given.node_draws is not None:
             draws = np.ascontiguousarray(given.node_draws, np.float32)
-            _check_shape("node_draws", draws, (self._draws_per_node,))
+            check_shape("node_draws", draws, (self._draws_per_node,))
             run.point(draws=draws)
             record["num_draws"] = len(draws)
 
@@ -248,11 +249,6 @@ def as_float32(x: Any) -> Array:
     if x.dtype == _FLOAT32 and x.flags.c_contiguous:
         return x
     return np.ascontiguousarray(x, np.float32)
-
-
-def _check_shape(name: str, x: Array, shape: tuple[int, ...]) -> None:
-    if x.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {x.shape}")
 
 
 def _root_error(status: int, legal: Array) -> Exception:
