@@ -1,0 +1,234 @@
+"""Inference-only models: batch norm folded, traced once, new weights copied in place.
+
+A frozen trace would have to be rebuilt for every published snapshot. Here the trace refers to the folded
+parameters, so loading a snapshot is a handful of in-place copies.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
+
+from zero_tune.errors import SnapshotMismatch
+from zero_tune.models.layers import Normed
+from zero_tune.models.store import PoolStore
+from zero_tune.types import Array, History, LatentState, RootOutput, StepOutput
+
+
+class InferenceModel:
+    """Runs a world model for search, never for training.
+
+    Args:
+        model: the model to copy; not referenced afterwards.
+        device: where inference runs.
+        dtype: ``float32``, or ``bfloat16`` for faster but rounded networks.
+    """
+
+    def __init__(
+        self, model: nn.Module, *, device: torch.device | str = "cpu", dtype: str = "float32"
+    ) -> None:
+        self.device = torch.device(device)
+        self.history_length: int = model.history_length  # type: ignore[assignment]
+        self.num_policy_params: int = model.num_policy_params  # type: ignore[assignment]
+        self.version = -1
+        self._dtype = getattr(torch, dtype)
+        self._source = copy.deepcopy(model).to(self.device).eval().requires_grad_(False)
+        self._traceable = bool(getattr(model, "traceable", False))
+        self._fast = self._source
+        self._folds: list[tuple[Normed, nn.Module]] = []
+        self._plain: list[tuple[Tensor, Tensor]] = []
+        if self._traceable:
+            self._fast = copy.deepcopy(self._source)
+            self._fold(self._source, self._fast)
+            self._fast.to(self._dtype)
+            self._channels_last()
+            self._plain = self._plain_pairs()
+            self._refresh()
+        self._initial: Any = None
+        self._recurrent: Any = None
+        self._state_names: list[str] = []
+
+    def load(self, model_state: Mapping[str, Array | Tensor], version: int = -1) -> None:
+        """Use the weights of one snapshot.
+
+        Raises:
+            SnapshotMismatch: names or shapes differ from the model's.
+        """
+        own = self._source.state_dict()
+        _check_state(own, model_state)
+        with torch.inference_mode():
+            for name, tensor in own.items():
+                value = model_state[name]
+                tensor.copy_(value if isinstance(value, Tensor) else _as_tensor(value))
+        self.version = version
+        self._refresh()
+        self.clear_caches()
+
+    def _refresh(self) -> None:
+        with torch.no_grad():
+            for source, target in self._plain:
+                target.copy_(source)
+            for normed, layer in self._folds:
+                weight, bias = _folded(normed)
+                layer.weight.copy_(weight)  # type: ignore[operator]
+                layer.bias.copy_(bias)  # type: ignore[operator]
+
+    def clear_caches(self) -> None:
+        """Drop data derived from weights; outputs never depend on it."""
+        clear = getattr(self._source, "clear_caches", None)
+        if clear is not None:
+            clear()
+
+    def recompute_pos_emb_diff_and_clear_cache(self) -> None:
+        """The hook called after every completed collect budget; drops derived data only."""
+        self.clear_caches()
+
+    @torch.inference_mode()
+    def initial_inference(self, history: History) -> RootOutput:
+        """See ``interfaces.WorldModel``."""
+        if self.device.type != "cpu":
+            history = History(*(x.to(self.device) for x in history))
+        if not self._traceable:
+            output: RootOutput = self._source.initial_inference(history)  # type: ignore[operator]
+            return output
+        if self._initial is None:
+            self._trace(history)
+        policy, value, *state = self._initial(*self._cast(history))
+        return RootOutput(
+            policy.float(), value.float(), dict(zip(self._state_names, state, strict=True))
+        )
+
+    def node_store(self, root: RootOutput, num_simulations: int) -> Any:
+        """Node store whose ``expand`` makes one network call."""
+        with torch.inference_mode():
+            if not self._traceable:
+                return self._source.node_store(root, num_simulations)  # type: ignore[operator]
+            return PoolStore(self._step, root, num_simulations)
+
+    def _step(self, state: LatentState, action: Tensor) -> StepOutput:
+        with torch.inference_mode():
+            out = self._recurrent(*(state[name] for name in self._state_names), action)
+            count = len(self._state_names)
+            reward, policy, value, *rest = out
+            chance = rest[count] if len(rest) > count else None
+            names = dict(zip(self._state_names, rest[:count], strict=True))
+            return StepOutput(reward.float(), policy.float(), value.float(), names, chance)
+
+    def _cast(self, history: History) -> History:
+        obs = history.obs
+        if self._dtype != torch.float32:
+            obs = (obs.float() / 255.0 if obs.dtype == torch.uint8 else obs).to(self._dtype)
+        return history._replace(obs=obs)
+
+    def _trace(self, history: History) -> None:
+        history = self._cast(history)
+        root: RootOutput = self._fast.initial_inference(history)  # type: ignore[operator]
+        self._state_names = sorted(root.state)
+        self._initial = torch.jit.trace(
+            _Initial(self._fast, self._state_names), tuple(history), check_trace=False
+        )
+        action = torch.zeros(
+            (history.obs.shape[0], history.action.shape[-1]),
+            dtype=history.action.dtype,
+            device=self.device,
+        )
+        states = tuple(root.state[name] for name in self._state_names)
+        self._recurrent = torch.jit.trace(
+            _Recurrent(self._fast, self._state_names), (*states, action), check_trace=False
+        )
+
+    def _fold(self, source: nn.Module, fast: nn.Module) -> None:
+        for name, child in source.named_children():
+            twin = getattr(fast, name)
+            if isinstance(child, Normed) and isinstance(
+                child.norm, nn.BatchNorm1d | nn.BatchNorm2d
+            ):
+                layer = copy.deepcopy(child.layer)
+                width = child.norm.num_features
+                layer.bias = nn.Parameter(
+                    torch.zeros(width, device=self.device), requires_grad=False
+                )
+                setattr(fast, name, layer)
+                self._folds.append((child, layer))
+            else:
+                self._fold(child, twin)
+
+    def _plain_pairs(self) -> list[tuple[Tensor, Tensor]]:
+        theirs = dict(self._source.named_parameters()) | dict(self._source.named_buffers())
+        mine = dict(self._fast.named_parameters()) | dict(self._fast.named_buffers())
+        folded = {id(p) for _, layer in self._folds for p in layer.parameters()}
+        return [(theirs[n], t) for n, t in mine.items() if id(t) not in folded and n in theirs]
+
+    def _channels_last(self) -> None:
+        for module in self._fast.modules():
+            if isinstance(module, nn.Conv2d):
+                weight = module.weight.data.contiguous(memory_format=torch.channels_last)
+                module.weight = nn.Parameter(weight, requires_grad=False)
+
+
+class _Initial(nn.Module):
+    def __init__(self, model: nn.Module, names: list[str]) -> None:
+        super().__init__()
+        self.model: Any = model
+        self.names = names
+
+    def forward(
+        self, obs: Tensor, action: Tensor, length: Tensor, timestep: Tensor
+    ) -> tuple[Tensor, ...]:
+        root = self.model.initial_inference(History(obs, action, length, timestep))
+        return (root.policy, root.value, *(root.state[n] for n in self.names))
+
+
+class _Recurrent(nn.Module):
+    def __init__(self, model: nn.Module, names: list[str]) -> None:
+        super().__init__()
+        self.model: Any = model
+        self.names = names
+
+    def forward(self, *args: Tensor) -> tuple[Tensor, ...]:
+        *states, action = args
+        out = self.model.recurrent_inference(dict(zip(self.names, states, strict=True)), action)
+        chance = () if out.is_chance is None else (out.is_chance,)
+        return (out.reward, out.policy, out.value, *(out.state[n] for n in self.names), *chance)
+
+
+def _folded(normed: Normed) -> tuple[Tensor, Tensor]:
+    layer, norm = normed.layer, normed.norm
+    assert isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d)
+    fuse: Any = fuse_conv_bn_weights if isinstance(layer, nn.Conv2d) else fuse_linear_bn_weights
+    weight, bias = fuse(
+        layer.weight,
+        layer.bias,
+        norm.running_mean,
+        norm.running_var,
+        norm.eps,
+        norm.weight,
+        norm.bias,
+    )
+    return weight, bias
+
+
+def _as_tensor(value: Array) -> Tensor:
+    # arrays from an object store are read-only; the copy keeps torch from warning about it
+    array = value if value.flags.writeable else value.copy()
+    return torch.from_numpy(np.ascontiguousarray(array).reshape(value.shape))
+
+
+def _check_state(own: Mapping[str, Tensor], given: Mapping[str, Any]) -> None:
+    if set(own) != set(given):
+        missing, extra = sorted(set(own) - set(given)), sorted(set(given) - set(own))
+        raise SnapshotMismatch(
+            f"weights do not fit the model: missing {missing[:3]}, unexpected {extra[:3]}"
+        )
+    for name, tensor in own.items():
+        if tuple(tensor.shape) != tuple(given[name].shape):
+            raise SnapshotMismatch(
+                f"weights do not fit the model: {name} has shape {tuple(given[name].shape)}, "
+                f"the model's is {tuple(tensor.shape)}"
+            )

@@ -1,0 +1,162 @@
+"""MuZero's model: representation, dynamics, prediction (Schrittwieser et al. 2020, appendix G)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from zero_tune.config import ModelConfig, PolicyConfig, need
+from zero_tune.models.encoders import ActionEncoder, Encoder, latent_norm
+from zero_tune.models.heads import Consistency, Prediction, Stem, categorical_head
+from zero_tune.models.layers import Normed, ResBlock, conv, scale_gradient
+from zero_tune.models.store import PoolStore
+from zero_tune.ops.support import Support
+from zero_tune.types import (
+    EnvSpec,
+    History,
+    LatentState,
+    RootOutput,
+    SampleBatch,
+    StepOutput,
+    UnrollOutput,
+)
+
+
+class Dynamics(nn.Module):
+    """(latent, action) to (next latent, features for the reward head)."""
+
+    def __init__(self, model: ModelConfig, shape: tuple[int, ...], actions: ActionEncoder) -> None:
+        super().__init__()
+        self.actions = actions
+        norm = need(model.norm_type, "policy.model.norm_type")
+        self.image = len(shape) == 3
+        self.residual = self.image or model.res_connection_in_dynamics
+        self.norm = latent_norm(model, shape)
+        if self.image:
+            self.join: nn.Module = conv(shape[0] + actions.width, shape[0], norm)
+            self.body: nn.Module = nn.Sequential(
+                *[ResBlock(shape[0], norm) for _ in range(model.num_res_blocks)]
+            )
+            self.reward_body: nn.Module = nn.Identity()
+        else:
+            self.join = _two_layers(shape[0] + actions.width, shape[0], norm)
+            self.body = nn.Identity()
+            self.reward_body = (
+                _two_layers(shape[0], shape[0], norm) if self.residual else nn.Identity()
+            )
+
+    def forward(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """Next latent and reward features, both of the latent's shape."""
+        x = self.join(torch.cat([latent, self.actions(action)], 1))
+        if self.image:
+            x = functional.relu(x + latent)
+        elif self.residual:
+            x = x + latent
+        nxt = self.norm(self.body(x))
+        return nxt, self.reward_body(nxt)
+
+
+def _two_layers(width: int, out: int, norm: str) -> nn.Sequential:
+    return nn.Sequential(
+        Normed(nn.Linear(width, out), norm), nn.ReLU(), Normed(nn.Linear(out, out), norm), nn.ReLU()
+    )
+
+
+class LatentModel(nn.Module):
+    """``muzero``, ``sampled_muzero``, ``gumbel_muzero``; the base of the other latent models."""
+
+    history_length = 1
+    traceable = True
+
+    def __init__(self, policy: PolicyConfig, env: EnvSpec) -> None:
+        super().__init__()
+        model = policy.model
+        self.env = env
+        self.reward_support = Support(
+            *need(model.reward_support_range, "policy.model.reward_support_range")
+        )
+        self.value_support = Support(
+            *need(model.value_support_range, "policy.model.value_support_range")
+        )
+        self.grad_scale = need(policy.latent_grad_scale, "policy.latent_grad_scale")
+        self.num_policy_params = env.action.size * (2 if env.action.kind == "continuous" else 1)
+        self.representation = Encoder(model, env)
+        self.latent_shape = self.representation.latent_shape
+        self._build(model, env)
+        self.consistency: Consistency | None = None
+        if model.self_supervised_learning_loss:
+            width = 1
+            for size in self.latent_shape:
+                width *= size
+            self.consistency = Consistency(width, model)
+        self.needs_future_obs = self.consistency is not None and bool(policy.ssl_loss_weight)
+
+    def _build(self, model: ModelConfig, env: EnvSpec) -> None:
+        shape = self.latent_shape
+        plane = (shape[1], shape[2]) if len(shape) == 3 else None
+        one_hot = model.discrete_action_encoding_type == "one_hot"
+        self.dynamics = Dynamics(model, shape, ActionEncoder(env.action, plane, one_hot))
+        norm = need(model.norm_type, "policy.model.norm_type")
+        self.reward_stem = Stem(shape, norm)
+        self.reward_head = categorical_head(self.reward_stem.width, model, self.reward_support.size)
+        self.prediction = Prediction(model, shape, env.action, self.value_support.size)
+
+    def initial_inference(self, history: History) -> RootOutput:
+        """Root from the newest observation alone."""
+        latent = self.representation(history.obs[:, -1])
+        policy, value = self.prediction(latent)
+        return RootOutput(policy, self.value_support.decode(value), {"latent": latent})
+
+    def recurrent_inference(self, state: LatentState, action: Tensor) -> StepOutput:
+        """One step of the learned dynamics; reward and value on the raw scale."""
+        latent, features = self.dynamics(state["latent"], action)
+        reward = self.reward_head(self.reward_stem(features))
+        policy, value = self.prediction(latent)
+        return StepOutput(
+            self.reward_support.decode(reward),
+            policy,
+            self.value_support.decode(value),
+            {"latent": latent},
+        )
+
+    def node_store(self, root: RootOutput, num_simulations: int) -> PoolStore:
+        """A pool of latents, one slot per node."""
+        return PoolStore(self.recurrent_inference, root, num_simulations)
+
+    def unroll(self, batch: SampleBatch) -> UnrollOutput:
+        """Encode o_t, then T steps of dynamics; with consistency also encode o_{t+1..t+T}."""
+        latent = self.representation(batch.obs[:, 0])
+        policy, value = self.prediction(latent)
+        policies, values, rewards, latents = [policy], [value], [], [latent]
+        for k in range(batch.action.shape[1]):
+            latent, features = self.dynamics(
+                scale_gradient(latent, self.grad_scale), batch.action[:, k]
+            )
+            rewards.append(self.reward_head(self.reward_stem(features)))
+            policy, value = self.prediction(latent)
+            policies.append(policy)
+            values.append(value)
+            latents.append(latent)
+        stacked = torch.stack(latents, 1)
+        return UnrollOutput(
+            torch.stack(policies, 1),
+            torch.stack(values, 1),
+            torch.stack(rewards, 1),
+            stacked,
+            self.consistency_extras(stacked[:, 1:], batch),
+        )
+
+    def consistency_extras(self, predicted: Tensor, batch: SampleBatch) -> dict[str, Tensor]:
+        """Projected predicted and encoded latents [B, T, d] for the consistency loss."""
+        if self.consistency is None or not self.needs_future_obs:
+            return {}
+        steps = predicted.shape[1]
+        with torch.no_grad():
+            encoded = self.representation(batch.obs[:, 1:].flatten(0, 1))
+            target = self.consistency.target(encoded)
+        online = self.consistency.online(predicted.flatten(0, 1))
+        return {
+            "ssl_online": online.unflatten(0, (-1, steps)),
+            "ssl_target": target.unflatten(0, (-1, steps)),
+        }

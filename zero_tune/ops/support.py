@@ -1,0 +1,85 @@
+"""Scalar transform and categorical supports (MuZero appendix F, Network Architecture).
+
+Networks predict values and rewards as categorical distributions over atoms in the space of
+``h(x) = sign(x)(sqrt(|x|+1) - 1) + eps x``.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+EPSILON = 0.001
+
+
+def scalar_transform(x: Tensor) -> Tensor:
+    """``h(x)``, elementwise; compresses large values."""
+    return torch.sign(x) * (torch.sqrt(torch.abs(x) + 1.0) - 1.0) + EPSILON * x
+
+
+def inverse_scalar_transform(y: Tensor) -> Tensor:
+    """``h^-1(y)``, elementwise, in a form that loses no digits near 0 in float32.
+
+    The textbook form ``((sqrt(1 + 4 eps (|y| + 1 + eps)) - 1) / 2 eps)^2 - 1`` subtracts nearly equal
+    numbers; here it is factored so that every difference is taken exactly.
+    """
+    size = torch.abs(y)
+    s = torch.sqrt(1.0 + 4.0 * EPSILON * (size + 1.0 + EPSILON))
+    t = 2.0 * (size + 1.0 + EPSILON) / (1.0 + s)
+    return torch.sign(y) * (2.0 * size / (s + 1.0 + 2.0 * EPSILON)) * (t + 1.0)
+
+
+class Support:
+    """Atoms ``arange(start, stop, step)`` in h-space.
+
+    Args:
+        start: first atom.
+        stop: exclusive end, as in ``range``.
+        step: distance between atoms.
+    """
+
+    def __init__(self, start: int, stop: int, step: int = 1) -> None:
+        self.start, self.stop, self.step = start, stop, step
+        self.size = len(range(start, stop, step))
+        self.last = start + (self.size - 1) * step
+
+    @property
+    def atoms(self) -> Tensor:
+        """[S] f32."""
+        return torch.arange(self.start, self.stop, self.step, dtype=torch.float32)
+
+    @property
+    def max_value(self) -> float:
+        """Largest scalar on the raw scale that can be represented."""
+        return float(inverse_scalar_transform(torch.tensor(float(self.last), dtype=torch.float64)))
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Two-hot distribution of ``h(x)``: [...] raw scalars -> [..., S], rows sum to 1.
+
+        Scalars outside the range put all mass on the edge atom.
+        """
+        z = scalar_transform(x).clamp(self.start, self.last)
+        position = (z - self.start) / self.step
+        low = position.floor().clamp(max=self.size - 1)
+        share = position - low
+        index = low.long()
+        out = torch.zeros(*x.shape, self.size, dtype=z.dtype, device=x.device)
+        out.scatter_add_(-1, index.unsqueeze(-1), (1.0 - share).unsqueeze(-1))
+        upper = (index + 1).clamp(max=self.size - 1)
+        out.scatter_add_(-1, upper.unsqueeze(-1), share.unsqueeze(-1))
+        return out
+
+    def decode(self, logits: Tensor) -> Tensor:
+        """Raw scalars [...] from logits [..., S]: the expectation over atoms first, h^-1 after."""
+        atoms = self.atoms.to(device=logits.device, dtype=logits.dtype)
+        return inverse_scalar_transform(torch.softmax(logits, -1) @ atoms)
+
+    def clipped_share(self, x: Tensor) -> Tensor:
+        """Share of scalars that fall outside the range, [] f32."""
+        z = scalar_transform(x)
+        return ((z < self.start) | (z > self.last)).float().mean()
+
+
+def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """``-sum target log softmax(logits)`` over the last axis."""
+    return -(target * torch.log_softmax(logits, -1)).sum(-1)
