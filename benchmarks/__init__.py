@@ -1,0 +1,1 @@
+"""Benchmarks; each prints the machine, the versions and a table."""

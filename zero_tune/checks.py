@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zero_tune.config import Config, ModelConfig, PolicyConfig, need
+from zero_tune.config import Config, ModelConfig, PolicyConfig, get_path, need
 from zero_tune.errors import ConfigError
 from zero_tune.policies import POLICIES, SCOPED_KEYS, policy_spec
 from zero_tune.types import EnvSpec
 
 
-def check_scoped_keys(policy_type: str, given: Mapping[str, Any]) -> None:
+def check_scoped_keys(
+    policy_type: str, given: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> None:
     """Refuse a user's key that policy type ``policy_type`` would ignore.
+
+    A value equal to the default is no request, so a resolved config may be passed in again.
 
     Raises:
         ConfigError: naming the types that use the key.
@@ -21,18 +25,26 @@ def check_scoped_keys(policy_type: str, given: Mapping[str, Any]) -> None:
     flat += [f"model.{name}" for name in given.get("model", {})]
     own = policy_spec(policy_type).own_keys
     for name in flat:
-        if name in SCOPED_KEYS and name not in own:
+        value = _value(given, name)
+        usual = (None, _plain(Config().policy, name), get_path(defaults, name))
+        if name in SCOPED_KEYS and name not in own and value not in usual:
             users = ", ".join(t for t, spec in POLICIES.items() if name in spec.own_keys)
             raise ConfigError(
                 f"policy.{name}",
                 f"is not used by policy.type={policy_type!r} (only by {users})",
-                _value(given, name),
+                value,
                 "Remove the key or choose one of those types.",
             )
 
 
 def _value(given: Mapping[str, Any], name: str) -> Any:
     return given["model"][name[6:]] if name.startswith("model.") else given[name]
+
+
+def _plain(policy: PolicyConfig, name: str) -> Any:
+    """The dataclass default of a key below ``policy.``, None for an unknown one."""
+    owner = policy.model if name.startswith("model.") else policy
+    return getattr(owner, name.removeprefix("model."), None)
 
 
 def check_config(config: Config, env: EnvSpec) -> None:

@@ -210,16 +210,17 @@ def resolve(user: Mapping[str, Any], env: EnvSpec | None = None) -> tuple[Config
     data = _rename_aliases(user)
     parsed = Config.from_dict(data)  # unknown keys and ranges first: they cost nothing
     spec = policy_spec(parsed.policy.type)
-    check_scoped_keys(parsed.policy.type, data.get("policy", {}))
     if env is None:
         env = read_env_spec(parsed.env)
-    group = merge(preset(parsed.policy.type, env.family), data.get("policy", {}))
+    defaults = preset(parsed.policy.type, env.family)
+    check_scoped_keys(parsed.policy.type, data.get("policy", {}), defaults)
+    group = merge(defaults, _given(data.get("policy", {})))
     if spec.proposal == "sample" and env.action.kind == "discrete":
         if get_path(data, "policy.num_of_sampled_actions") is None:
             group["num_of_sampled_actions"] = min(20, env.action.size)
     elif spec.proposal == "enumerate":
         group.pop("num_of_sampled_actions", None)
-    config = Config.from_dict(merge(data, {"policy": _with_none_defaults(group, parsed)}))
+    config = Config.from_dict({**data, "policy": group})
     config = _fill_from_env(config, env)
     check_config(config, env)
     return config, env
@@ -250,13 +251,14 @@ def _rename_aliases(user: Mapping[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _with_none_defaults(group: Mapping[str, Any], parsed: Config) -> dict[str, Any]:
-    """``group`` where a user's explicit ``None`` also means the preset's value."""
-    defaults = preset(parsed.policy.type, "vector")
-    out = dict(group)
+def _given(group: Mapping[str, Any]) -> dict[str, Any]:
+    """``group`` without its ``None`` values, which mean "the preset's"; ``max_policy_lag`` keeps its own."""
+    out: dict[str, Any] = {}
     for name, value in group.items():
-        if value is None and defaults.get(name) is not None:
-            out[name] = defaults[name]
+        if isinstance(value, Mapping):
+            out[name] = _given(value)
+        elif value is not None or name == "max_policy_lag":
+            out[name] = value
     return out
 
 

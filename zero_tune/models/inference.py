@@ -109,7 +109,8 @@ class InferenceModel:
         with torch.inference_mode():
             if not self._traceable:
                 return self._source.node_store(root, num_simulations)  # type: ignore[operator]
-            return PoolStore(self._step, root, num_simulations)
+            store = getattr(self._fast, "store", PoolStore)
+            return store(self._step, root, num_simulations)
 
     def _step(self, state: LatentState, action: Tensor) -> StepOutput:
         with torch.inference_mode():
