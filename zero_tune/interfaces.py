@@ -86,6 +86,8 @@ class Proposal(Protocol):
 class Search(Protocol):
     """One search per root, over any model, proposal and rule."""
 
+    num_slots: int  # K, weights of a policy target
+
     def run(
         self,
         model: Any,
