@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
 from zero_tune.errors import SnapshotMismatch
+from zero_tune.models.afterstate import join_branches
 from zero_tune.models.layers import Normed
 from zero_tune.models.store import PoolStore
 from zero_tune.types import Array, History, LatentState, RootOutput, StepOutput
@@ -51,7 +53,7 @@ class InferenceModel:
             self._plain = self._plain_pairs()
             self._refresh()
         self._initial: Any = None
-        self._recurrent: Any = None
+        self._branches: list[Any] = []
         self._state_names: list[str] = []
 
     def load(self, model_state: Mapping[str, Array | Tensor], version: int = -1) -> None:
@@ -114,12 +116,18 @@ class InferenceModel:
 
     def _step(self, state: LatentState, action: Tensor) -> StepOutput:
         with torch.inference_mode():
-            out = self._recurrent(*(state[name] for name in self._state_names), action)
-            count = len(self._state_names)
-            reward, policy, value, *rest = out
-            chance = rest[count] if len(rest) > count else None
-            names = dict(zip(self._state_names, rest[:count], strict=True))
-            return StepOutput(reward.float(), policy.float(), value.float(), names, chance)
+            if len(self._branches) == 1:
+                return self._call(self._branches[0], state, action)
+            decide, resolve = (partial(self._call, branch) for branch in self._branches)
+            return join_branches(state, action, decide, resolve)
+
+    def _call(self, traced: Any, state: LatentState, action: Tensor) -> StepOutput:
+        out = traced(*(state[name] for name in self._state_names), action)
+        count = len(self._state_names)
+        reward, policy, value, *rest = out
+        chance = rest[count] if len(rest) > count else None
+        names = dict(zip(self._state_names, rest[:count], strict=True))
+        return StepOutput(reward.float(), policy.float(), value.float(), names, chance)
 
     def _cast(self, history: History) -> History:
         obs = history.obs
@@ -140,9 +148,13 @@ class InferenceModel:
             device=self.device,
         )
         states = tuple(root.state[name] for name in self._state_names)
-        self._recurrent = torch.jit.trace(
-            _Recurrent(self._fast, self._state_names), (*states, action), check_trace=False
-        )
+        names = getattr(self._fast, "branches", ("recurrent_inference",))
+        self._branches = [
+            torch.jit.trace(
+                _Step(self._fast, name, self._state_names), (*states, action), check_trace=False
+            )
+            for name in names
+        ]
 
     def _fold(self, source: nn.Module, fast: nn.Module) -> None:
         for name, child in source.named_children():
@@ -186,15 +198,16 @@ class _Initial(nn.Module):
         return (root.policy, root.value, *(root.state[n] for n in self.names))
 
 
-class _Recurrent(nn.Module):
-    def __init__(self, model: nn.Module, names: list[str]) -> None:
+class _Step(nn.Module):
+    def __init__(self, model: nn.Module, method: str, names: list[str]) -> None:
         super().__init__()
         self.model: Any = model
-        self.names = names
+        self.method, self.names = method, names
 
     def forward(self, *args: Tensor) -> tuple[Tensor, ...]:
         *states, action = args
-        out = self.model.recurrent_inference(dict(zip(self.names, states, strict=True)), action)
+        step = getattr(self.model, self.method)
+        out = step(dict(zip(self.names, states, strict=True)), action)
         chance = () if out.is_chance is None else (out.is_chance,)
         return (out.reward, out.policy, out.value, *(out.state[n] for n in self.names), *chance)
 

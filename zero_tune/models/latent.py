@@ -57,6 +57,11 @@ class Dynamics(nn.Module):
         return nxt, self.reward_body(nxt)
 
 
+def plane_of(shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """(h, w) of an image latent, None for a vector."""
+    return (shape[1], shape[2]) if len(shape) == 3 else None
+
+
 def _two_layers(width: int, out: int, norm: str) -> nn.Sequential:
     return nn.Sequential(
         Normed(nn.Linear(width, out), norm), nn.ReLU(), Normed(nn.Linear(out, out), norm), nn.ReLU()
@@ -94,9 +99,8 @@ class LatentModel(nn.Module):
 
     def _build(self, model: ModelConfig, env: EnvSpec) -> None:
         shape = self.latent_shape
-        plane = (shape[1], shape[2]) if len(shape) == 3 else None
         one_hot = model.discrete_action_encoding_type == "one_hot"
-        self.dynamics = Dynamics(model, shape, ActionEncoder(env.action, plane, one_hot))
+        self.dynamics = Dynamics(model, shape, ActionEncoder(env.action, plane_of(shape), one_hot))
         norm = need(model.norm_type, "policy.model.norm_type")
         self.reward_stem = Stem(shape, norm)
         self.reward_head = categorical_head(self.reward_stem.width, model, self.reward_support.size)
@@ -104,14 +108,17 @@ class LatentModel(nn.Module):
 
     def initial_inference(self, history: History) -> RootOutput:
         """Root from the newest observation alone."""
-        latent = self.representation(history.obs[:, -1])
+        return self.root(self.representation(history.obs[:, -1]))
+
+    def root(self, latent: Tensor) -> RootOutput:
+        """Policy, value and search state of a root latent."""
         policy, value = self.prediction(latent)
         return RootOutput(policy, self.value_support.decode(value), {"latent": latent})
 
     def recurrent_inference(self, state: LatentState, action: Tensor) -> StepOutput:
         """One step of the learned dynamics; reward and value on the raw scale."""
         latent, features = self.dynamics(state["latent"], action)
-        reward = self.reward_head(self.reward_stem(features))
+        reward, _ = self.reward_logits(features, {}, 0)
         policy, value = self.prediction(latent)
         return StepOutput(
             self.reward_support.decode(reward),
@@ -119,6 +126,12 @@ class LatentModel(nn.Module):
             self.value_support.decode(value),
             {"latent": latent},
         )
+
+    def reward_logits(
+        self, features: Tensor, memory: LatentState, step: int
+    ) -> tuple[Tensor, LatentState]:
+        """Reward logits of unroll step ``step``, and what the reward head remembers."""
+        return self.reward_head(self.reward_stem(features)), memory
 
     def node_store(self, root: RootOutput, num_simulations: int) -> PoolStore:
         """A pool of latents, one slot per node."""
@@ -129,11 +142,13 @@ class LatentModel(nn.Module):
         latent = self.representation(batch.obs[:, 0])
         policy, value = self.prediction(latent)
         policies, values, rewards, latents = [policy], [value], [], [latent]
+        memory: LatentState = {}
         for k in range(batch.action.shape[1]):
             latent, features = self.dynamics(
                 scale_gradient(latent, self.grad_scale), batch.action[:, k]
             )
-            rewards.append(self.reward_head(self.reward_stem(features)))
+            reward, memory = self.reward_logits(features, memory, k)
+            rewards.append(reward)
             policy, value = self.prediction(latent)
             policies.append(policy)
             values.append(value)

@@ -1,0 +1,133 @@
+"""MuZero with a recurrent state beside the latent (UniZero paper, baseline "MuZero RNN, full obs")."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from zero_tune.config import ModelConfig, PolicyConfig, need
+from zero_tune.models.encoders import ActionEncoder, latent_norm
+from zero_tune.models.heads import Prediction, categorical_head
+from zero_tune.models.latent import LatentModel, plane_of
+from zero_tune.models.layers import Normed, ResBlock, conv, scale_gradient
+from zero_tune.types import (
+    EnvSpec,
+    History,
+    LatentState,
+    RootOutput,
+    SampleBatch,
+    StepOutput,
+    UnrollOutput,
+)
+
+_CHANNELS = 16
+
+
+class RecurrentDynamics(nn.Module):
+    """(latent z, hidden h, action) to (predicted next latent, next hidden)."""
+
+    def __init__(
+        self, model: ModelConfig, shape: tuple[int, ...], actions: ActionEncoder, hidden: int
+    ) -> None:
+        super().__init__()
+        norm = need(model.norm_type, "policy.model.norm_type")
+        self.actions, self.norm = actions, latent_norm(model, shape)
+        size = 1
+        for n in shape:
+            size *= n
+        if len(shape) == 3:
+            self.join: nn.Module = conv(shape[0] + actions.width, shape[0], norm, kernel=1)
+            self.body: nn.Module = nn.Sequential(
+                *[ResBlock(shape[0], norm) for _ in range(model.num_res_blocks)]
+            )
+            width = _CHANNELS * shape[1] * shape[2]
+        else:
+            self.join = Normed(nn.Linear(shape[0] + actions.width, shape[0], bias=False), norm)
+            self.body = nn.Identity()
+            width = shape[0]
+        self.squeeze = nn.Linear(size, width, bias=False)
+        self.gru = nn.GRUCell(width, hidden)
+        self.back = nn.Sequential(
+            Normed(nn.Linear(hidden, hidden), norm),
+            nn.ReLU(),
+            Normed(nn.Linear(hidden, size), norm),
+            nn.ReLU(),
+        )
+
+    def forward(self, latent: Tensor, hidden: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """([B, *latent], [B, R])."""
+        x = functional.relu(self.join(torch.cat([latent, self.actions(action)], 1)) + latent)
+        x = functional.relu(self.squeeze(self.body(x).flatten(1)))
+        hidden = self.gru(x, hidden)
+        nxt = self.norm(self.back(hidden).view_as(latent) + latent)
+        return nxt, hidden
+
+
+class HistoryModel(LatentModel):
+    """``muzero_rnn_full_obs``: prediction from the encoded observation and a GRU state.
+
+    Trained with true latents at every step (full observations). The GRU state is zero at steps 0, L, 2L, ...
+    of an episode (L = ``context_length_init``) and is rebuilt from the raw history at each root.
+    """
+
+    def __init__(self, policy: PolicyConfig, env: EnvSpec) -> None:
+        super().__init__(policy, env)
+        self.history_length = policy.model.context_length_init
+        self.needs_future_obs = True
+
+    def _build(self, model: ModelConfig, env: EnvSpec) -> None:
+        shape = self.latent_shape
+        self.hidden = need(model.rnn_hidden_size, "policy.model.rnn_hidden_size")
+        one_hot = model.discrete_action_encoding_type == "one_hot"
+        actions = ActionEncoder(env.action, plane_of(shape), one_hot)
+        self.dynamics = RecurrentDynamics(model, shape, actions, self.hidden)  # type: ignore[assignment]
+        self.reward_head = categorical_head(self.hidden, model, self.reward_support.size)
+        self.prediction = Prediction(
+            model, shape, env.action, self.value_support.size, extra=self.hidden
+        )
+
+    def initial_inference(self, history: History) -> RootOutput:
+        """Root of the newest step: its encoded observation, and the GRU state of the steps before."""
+        length, batch = self.history_length, history.obs.shape[0]
+        age = torch.minimum(torch.remainder(history.timestep, length), history.length - 1)
+        latents = self.representation(history.obs.flatten(0, 1)).unflatten(0, (batch, length))
+        hidden = latents.new_zeros((batch, self.hidden))
+        for m in range(length - 1):
+            _, moved = self.dynamics(latents[:, m], hidden, history.action[:, m])
+            hidden = torch.where((age >= length - 1 - m)[:, None], moved, hidden)
+        latent = latents[:, -1]
+        policy, value = self.prediction(latent, hidden)
+        state = {"latent": latent, "hidden": hidden}
+        return RootOutput(policy, self.value_support.decode(value), state)
+
+    def recurrent_inference(self, state: LatentState, action: Tensor) -> StepOutput:
+        """One step on predicted latents."""
+        latent, hidden = self.dynamics(state["latent"], state["hidden"], action)
+        policy, value = self.prediction(latent, hidden)
+        return StepOutput(
+            self.reward_support.decode(self.reward_head(hidden)),
+            policy,
+            self.value_support.decode(value),
+            {"latent": latent, "hidden": hidden},
+        )
+
+    def unroll(self, batch: SampleBatch) -> UnrollOutput:
+        """Teacher-forced: each step starts from the encoded real observation."""
+        steps, size = batch.action.shape[1], batch.action.shape[0]
+        true = self.representation(batch.obs.flatten(0, 1)).unflatten(0, (size, steps + 1))
+        hidden = true.new_zeros((size, self.hidden))
+        policy, value = self.prediction(true[:, 0], hidden)
+        policies, values, rewards, predicted = [policy], [value], [], []
+        for k in range(steps):
+            latent = scale_gradient(true[:, k], self.grad_scale)
+            guess, hidden = self.dynamics(latent, hidden, batch.action[:, k])
+            rewards.append(self.reward_head(hidden))
+            policy, value = self.prediction(true[:, k + 1], hidden)
+            policies.append(policy)
+            values.append(value)
+            predicted.append(guess)
+        extras = self.consistency_extras(torch.stack(predicted, 1), batch)
+        return UnrollOutput(
+            torch.stack(policies, 1), torch.stack(values, 1), torch.stack(rewards, 1), true, extras
+        )
