@@ -146,6 +146,9 @@ class WorkerPool(Protocol):
     def poll(self, timeout_s: float) -> list[Any]:
         """Finished work, waiting at most ``timeout_s`` for the first: `pipeline.events` records."""
 
+    def respawn(self, worker: int, kind: str) -> None:
+        """Put a new worker in the place of a lost one."""
+
     def invalidate(self) -> None:
         """Forget all work in flight (after a checkpoint was loaded)."""
 

@@ -24,7 +24,9 @@ class ContextModel(LatentModel):
     def initial_inference(self, history: History) -> RootOutput:
         """Root of the newest step."""
         length = self.history_length
-        age = torch.minimum(torch.remainder(history.timestep, length), history.length - 1)
+        age = torch.minimum(torch.remainder(history.timestep, length), history.length - 1).clamp(
+            min=0
+        )
         rows = torch.arange(history.obs.shape[0], device=history.obs.device)
         first = length - 1 - age
         latent = self.representation(history.obs[rows, first])

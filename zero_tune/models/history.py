@@ -90,7 +90,9 @@ class HistoryModel(LatentModel):
     def initial_inference(self, history: History) -> RootOutput:
         """Root of the newest step: its encoded observation, and the GRU state of the steps before."""
         length, batch = self.history_length, history.obs.shape[0]
-        age = torch.minimum(torch.remainder(history.timestep, length), history.length - 1)
+        age = torch.minimum(torch.remainder(history.timestep, length), history.length - 1).clamp(
+            min=0
+        )
         latents = self.representation(history.obs.flatten(0, 1)).unflatten(0, (batch, length))
         hidden = latents.new_zeros((batch, self.hidden))
         for m in range(length - 1):

@@ -1,0 +1,87 @@
+"""A pool that runs its workers in place: the sync pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from zero_tune.interfaces import Collector, Evaluator
+from zero_tune.pipeline.events import CollectDone, EvalDone, Event
+from zero_tune.types import CollectTask, EvalTask, Snapshot
+
+
+class LocalPool:
+    """See ``interfaces.WorkerPool``: work is done when it is submitted, its result waits for ``poll``.
+
+    Args:
+        make_collector: (number, incarnation) -> collector; made when first used.
+        make_evaluator: number -> evaluator.
+    """
+
+    def __init__(
+        self,
+        make_collector: Callable[[int, int], Collector],
+        make_evaluator: Callable[[int], Evaluator],
+        num_collectors: int = 1,
+        num_evaluators: int = 1,
+    ) -> None:
+        self._make_collector, self._make_evaluator = make_collector, make_evaluator
+        self._collectors: dict[int, Collector] = {}
+        self._evaluators: dict[int, Evaluator] = {}
+        self._counts = (num_collectors, num_evaluators)
+        self._incarnation = 0
+        self._events: list[Event] = []
+        self._snapshot: Snapshot | None = None
+
+    def idle_collectors(self) -> Sequence[int]:
+        """All of them, always."""
+        return range(self._counts[0])
+
+    def idle_evaluators(self) -> Sequence[int]:
+        """All of them, always."""
+        return range(self._counts[1])
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """See ``interfaces.WorkerPool``."""
+        self._snapshot = snapshot
+
+    def submit_collect(self, worker: int, task: CollectTask) -> None:
+        """Collect now."""
+        if worker not in self._collectors:
+            self._collectors[worker] = self._make_collector(worker, self._incarnation)
+        assert self._snapshot is not None and self._snapshot.version == task.version
+        collector = self._collectors[worker]
+        collector.load(self._snapshot)
+        self._events.append(CollectDone(worker, task, collector.collect(task)))
+
+    def submit_eval(self, worker: int, task: EvalTask, snapshot: Snapshot) -> None:
+        """Evaluate now."""
+        if worker not in self._evaluators:
+            self._evaluators[worker] = self._make_evaluator(worker)
+        evaluator = self._evaluators[worker]
+        evaluator.load(snapshot)
+        self._events.append(EvalDone(worker, task, snapshot, evaluator.evaluate(task)))
+
+    def poll(self, timeout_s: float) -> list[Event]:
+        """Results of everything submitted since the last call; never waits."""
+        events, self._events = self._events, []
+        return events
+
+    def respawn(self, worker: int, kind: str) -> None:
+        """Workers in place are not lost."""
+
+    def invalidate(self) -> None:
+        """Drop results, and the environments whose streams the loaded state does not know."""
+        self._events = []
+        for collector in self._collectors.values():
+            collector.close()
+        self._collectors.clear()
+        self._incarnation += 1
+
+    def shutdown(self, timeout_s: float) -> None:
+        """Close every environment."""
+        for collector in self._collectors.values():
+            collector.close()
+        for evaluator in self._evaluators.values():
+            evaluator.close()
+        self._collectors.clear()
+        self._evaluators.clear()

@@ -1,0 +1,135 @@
+"""What the driver counts, and the flat dict one iteration reports."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from zero_tune.types import Array, CollectResult, EvalResult, LossOutput
+
+NAN = float("nan")
+_LOSSES = (
+    "policy",
+    "value",
+    "reward",
+    "consistency",
+    "entropy",
+    "afterstate_policy",
+    "afterstate_value",
+    "commitment",
+    "next_latent",
+)
+
+
+@dataclass
+class Timers:
+    """Seconds spent, by activity."""
+
+    seconds: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(
+            ("collect", "batch", "update", "wait", "publish"), 0.0
+        )
+    )
+
+    def measure(self, name: str) -> _Span:
+        """A context that adds its duration to ``name``."""
+        return _Span(self.seconds, name)
+
+
+class _Span:
+    def __init__(self, into: dict[str, float], name: str) -> None:
+        self._into, self._name, self._start = into, name, 0.0
+
+    def __enter__(self) -> None:
+        self._start = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self._into[self._name] += time.perf_counter() - self._start
+
+
+class Recorder:
+    """Accumulates between reports."""
+
+    def __init__(self) -> None:
+        self.timers = Timers()
+        self.episodes_lifetime = 0
+        self._returns: deque[float] = deque(maxlen=100)
+        self._lengths: deque[int] = deque(maxlen=100)
+        self._entropy, self._arrival_lag = NAN, NAN
+        self._lags: deque[Array] = deque(maxlen=100)
+        self._losses: deque[LossOutput] = deque(maxlen=100)
+
+    def add_collect(self, result: CollectResult, arrival_lag: int) -> None:
+        """One collect's episodes and statistics."""
+        self._returns.extend(result.episode_returns)
+        self._lengths.extend(result.episode_lengths)
+        self.episodes_lifetime += len(result.episode_returns)
+        self._entropy, self._arrival_lag = result.search_entropy, float(arrival_lag)
+        self.timers.seconds["collect"] += result.seconds
+
+    def add_update(self, output: LossOutput, lag: Array) -> None:
+        """One update's losses, and the policy lag of each trained sample."""
+        self._losses.append(output)
+        self._lags.append(lag)
+
+    def report(self) -> dict[str, Any]:
+        """Flat keys; NaN where nothing is known yet."""
+        out: dict[str, Any] = {
+            "env_runners/episode_return_mean": _mean(self._returns),
+            "env_runners/episode_return_max": max(self._returns, default=NAN),
+            "env_runners/episode_return_min": min(self._returns, default=NAN),
+            "env_runners/episode_len_mean": _mean(self._lengths),
+            "env_runners/num_episodes_lifetime": self.episodes_lifetime,
+            "env_runners/search_entropy": self._entropy,
+            "async/arrival_lag": self._arrival_lag,
+        }
+        lags = np.concatenate(list(self._lags)) if self._lags else np.array([NAN])
+        out["async/policy_lag_mean"] = float(lags.mean())
+        out["async/policy_lag_p95"] = float(np.quantile(lags, 0.95))
+        out["async/policy_lag_max"] = float(lags.max())
+        out["learners/total_loss"] = _mean(o.total for o in self._losses)
+        for name in _LOSSES:
+            out[f"learners/{name}_loss"] = _mean(
+                o.terms[name] for o in self._losses if name in o.terms
+            )
+        for name in ("grad_norm", "lr", "value_clipped_share"):
+            out[f"learners/{name}"] = self._losses[-1].metrics[name] if self._losses else NAN
+        for name, seconds in self.timers.seconds.items():
+            out[f"timers/{name}_s"] = seconds
+        return out
+
+
+def evaluation_report(result: EvalResult | None, is_new: bool, train_iter: int) -> dict[str, Any]:
+    """The ``evaluation/`` group; carried forward between evaluations, NaN before the first."""
+    if result is None:
+        names = ("episode_return_mean", "episode_return_std", "episode_len_mean", "duration_s")
+        out: dict[str, Any] = {f"evaluation/{name}": NAN for name in names}
+        return out | {
+            "evaluation/num_episodes": 0,
+            "evaluation/num_truncated": 0,
+            "evaluation/snapshot_version": -1,
+            "evaluation/envstep": -1,
+            "evaluation/lag_train_iters": 0,
+            "evaluation/is_new": 0,
+        }
+    return {
+        "evaluation/episode_return_mean": result.reward_mean,
+        "evaluation/episode_return_std": result.reward_std,
+        "evaluation/episode_len_mean": float(np.mean(result.episode_lengths)),
+        "evaluation/duration_s": result.seconds,
+        "evaluation/num_episodes": len(result.episode_returns),
+        "evaluation/num_truncated": result.num_truncated,
+        "evaluation/snapshot_version": result.policy_version,
+        "evaluation/envstep": result.envstep,
+        "evaluation/lag_train_iters": train_iter - result.policy_version,
+        "evaluation/is_new": int(is_new),
+    }
+
+
+def _mean(values: Any) -> float:
+    listed = list(values)
+    return float(np.mean(listed)) if listed else NAN
