@@ -146,11 +146,11 @@ class WorkerPool(Protocol):
     def poll(self, timeout_s: float) -> list[Any]:
         """Finished work, waiting at most ``timeout_s`` for the first: `pipeline.events` records."""
 
-    def respawn(self, worker: int, kind: str) -> None:
-        """Put a new worker in the place of a lost one."""
+    def respawn(self, worker: int, kind: str, incarnation: int) -> None:
+        """Put a new worker in the place of a lost one; ``incarnation`` is a number never used before."""
 
-    def invalidate(self) -> None:
-        """Forget all work in flight (after a checkpoint was loaded)."""
+    def invalidate(self, incarnation: int) -> None:
+        """Forget all work in flight (after a checkpoint was loaded); collectors start over."""
 
     def shutdown(self, timeout_s: float) -> None:
         """End every worker; idempotent."""

@@ -39,6 +39,11 @@ class TrainBudgets:
         return self._queue[0] if self._queue else None
 
     @property
+    def at_boundary(self) -> bool:
+        """Whether no budget is half done."""
+        return not self._queue or self._queue[0].done == 0
+
+    @property
     def updates_owed(self) -> int:
         """Updates left in all budgets."""
         return sum(b.total - b.done for b in self._queue)
@@ -65,10 +70,6 @@ class TrainBudgets:
         self._queue.popleft()
         self.completed += 1
         return True
-
-    def drop(self) -> None:
-        """Forget what is owed."""
-        self._queue.clear()
 
     def state_dict(self) -> dict[str, Any]:
         """Plain Python."""

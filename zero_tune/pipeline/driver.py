@@ -1,16 +1,13 @@
 """The driver: the only owner of learner and buffer, and the loop that keeps its workers busy.
 
-Sync is async with a pool that finishes at once. In sequential mode (sync, or ``deterministic``) a collect
-is launched only when all earlier data has been trained on, and training waits for collects in flight, so
-that both pools see the same order of events.
+Sync is async with a pool that finishes at once. In sequential mode (sync, or ``deterministic``) only one
+thing happens at a time: a collect, the whole budget it paid for, or an evaluation. Both pools then see the
+same order of events, and the results are equal to the bit.
 """
 
 from __future__ import annotations
 
-import time
 from typing import Any
-
-import numpy as np
 
 from zero_tune.assembly import LearnerSide, evaluation_seeds
 from zero_tune.config import Config, need
@@ -28,9 +25,13 @@ from zero_tune.pipeline.events import (
     WorkerLost,
 )
 from zero_tune.pipeline.ledger import Ledger
-from zero_tune.pipeline.metrics import Recorder, evaluation_report
+from zero_tune.pipeline.metrics import Recorder
 from zero_tune.pipeline.publisher import Publisher
+from zero_tune.pipeline.report import Progress, Reporter
 from zero_tune.types import CollectTask, EvalTask
+
+#: Incarnations that fit a stream number; later ones start over.
+_INCARNATIONS = 4096
 
 
 class Driver:
@@ -64,50 +65,64 @@ class Driver:
         self.restarts = {"collector": 0, "evaluator": 0}
         self.stop_requested = False
         self.done = False
+        self._reporter = Reporter(self)
         self._next_task = 0
-        self._buffer_stats: dict[str, float] = side.buffer.stats()
-        self._stats_iter = 0
+        self._incarnation = 0
         self._batch = need(policy.batch_size, "policy.batch_size")
-        self._start_after = need(
+        self._start_at = need(
             policy.train_start_after_envsteps, "policy.train_start_after_envsteps"
         )
 
     def iterate(self) -> dict[str, Any]:
-        """Run until the iteration's limits, an evaluation, or the end; returns the report."""
-        start, its = time.perf_counter(), self.config.iteration
-        steps0, iter0 = self.ledger.envstep, self.learner.train_iter
+        """Run until the iteration's limits, an evaluation, or the end.
+
+        The first iteration waits for the evaluation of the initial weights if that is asked for, so that
+        the first report has a real score.
+
+        Returns:
+            Flat keys, the same set every time; ``done`` is true in the last report.
+
+        Raises:
+            WorkerFailed: workers were lost more often than ``max_actor_restarts`` allows.
+            ZeroTuneError: whatever learner, buffer or a worker found wrong with the data.
+        """
+        before, its = Progress.of(self), self.config.iteration
         while not self.done and not self.evaluations.arrived:
             self.turn()
-            elapsed = time.perf_counter() - start
-            if self.evaluations.latest is None and self.evaluations.last_iter != 0:
-                continue  # the first report waits for the first evaluation
-            head = self.budgets.head
-            boundary = head is None or head.done == 0
+            now = Progress.of(self)
+            elapsed, steps = now.time - before.time, now.envstep - before.envstep
+            updates = now.train_iter - before.train_iter
+            if self.evaluations.awaits_first:
+                continue
             enough = (
                 elapsed >= its.min_time_s
-                and self.ledger.envstep - steps0 >= its.min_env_steps
-                and self.learner.train_iter - iter0 >= its.min_train_iters
+                and steps >= its.min_env_steps
+                and updates >= its.min_train_iters
+                and (steps or updates)
             )
-            if (enough and boundary) or elapsed >= its.max_time_s:
+            if elapsed >= its.max_time_s or (enough and self.budgets.at_boundary):
                 break
-        return self._report(time.perf_counter() - start, self.ledger.envstep - steps0, iter0)
+        self.done = self.done or self._complete()
+        if not self.sequential and not self.done:
+            self._launch()  # workers go on while the caller handles the report
+        return self._reporter.report(before)
 
     def turn(self) -> None:
-        """Absorb results, launch work, train a chunk."""
+        """Absorb results, launch work, train a chunk; wait for a worker if there is nothing to train."""
         self._absorb(self.pool.poll(0.0))
+        if self.evaluations.arrived:
+            return
         self._launch()
         if self._train_chunk():
             return
-        if self._ended():
-            self._finish()
-            return
-        if not self._idle():
-            with self.recorder.timers.measure("wait"):
-                events = self.pool.poll(self.config.policy.async_pipeline.poll_interval_s)
-            self._absorb(events)
-
-    def _idle(self) -> bool:
-        return self.collects_inflight == 0 and self.evaluations.pending == 0
+        if self._exhausted() and not self.evaluations.pending:
+            if self._complete():
+                self.done = True
+                return
+            self._request_evaluation()
+        with self.recorder.timers.measure("wait"):
+            events = self.pool.poll(self.config.policy.async_pipeline.poll_interval_s)
+        self._absorb(events)
 
     def _absorb(self, events: list[Event]) -> None:
         for event in events:
@@ -144,19 +159,26 @@ class Driver:
                 f"{event.kind} {event.worker} was lost ({event.reason}); that is more than "
                 f"policy.async_pipeline.max_actor_restarts = {most} in this trial"
             )
-        self.pool.respawn(event.worker, event.kind)
+        self.pool.respawn(event.worker, event.kind, self._next_incarnation())
+
+    def _next_incarnation(self) -> int:
+        """Distinguishes the streams and random numbers of a replacement from its predecessors'."""
+        self._incarnation = (self._incarnation + 1) % _INCARNATIONS
+        return self._incarnation
 
     def _launch(self) -> None:
         if self.evaluations.due(self.learner.train_iter) and not self.stop_requested:
-            self.evaluations.request(
-                self.publisher.snapshot(self.ledger.envstep), self.ledger.envstep
-            )
+            self._request_evaluation()
         self.evaluations.launch()
         while self._may_collect():
             idle = list(self.pool.idle_collectors())
             if not idle:
                 return
             self._launch_collect(idle[self._next_task % len(idle)])
+
+    def _request_evaluation(self) -> None:
+        envstep = self.ledger.envstep
+        self.evaluations.request(self.publisher.snapshot(envstep), envstep)
 
     def _launch_collect(self, worker: int) -> None:
         policy, envstep = self.config.policy, self.ledger.envstep
@@ -180,11 +202,14 @@ class Driver:
             return False
         pipe = self.config.policy.async_pipeline
         if self.sequential:
-            return self.collects_inflight == 0 and not self._can_train()
-        if self.collects_inflight >= (pipe.max_collect_inflight or 1):
+            return not self._busy() and not self._can_train()
+        if self.collects_inflight >= need(pipe.max_collect_inflight, "max_collect_inflight"):
             return False
-        limit = pipe.max_train_budget_queue_size or 2
+        limit = need(pipe.max_train_budget_queue_size, "max_train_budget_queue_size")
         return not self._gate_open() or len(self.budgets) + self.collects_inflight < limit
+
+    def _busy(self) -> bool:
+        return self.collects_inflight > 0 or self.evaluations.pending > 0
 
     def _collection_ended(self) -> bool:
         policy = self.config.policy
@@ -193,7 +218,7 @@ class Driver:
         return policy.max_env_step is not None and self.ledger.envstep >= policy.max_env_step
 
     def _gate_open(self) -> bool:
-        started = self.ledger.envstep >= self._start_after or self._collection_ended()
+        started = self.ledger.envstep >= self._start_at or self._collection_ended()
         return started and self.buffer.can_sample(self._batch)
 
     def _train_iters_left(self) -> float:
@@ -203,21 +228,22 @@ class Driver:
     def _can_train(self) -> bool:
         if self.stop_requested or self.budgets.head is None or self._train_iters_left() <= 0:
             return False
-        return self._gate_open() and not (self.sequential and self.collects_inflight)
+        return self._gate_open()
 
     def _train_chunk(self) -> bool:
-        """Up to ``max_train_chunk_steps`` updates; after each, absorb results and relaunch."""
-        trained = False
-        for _ in range(self.config.policy.async_pipeline.max_train_chunk_steps):
-            if not self._can_train():
-                break
+        """Up to ``max_train_chunk_steps`` updates, at most to the end of a budget.
+
+        Results are taken in, and finished workers given new work, after each.
+        """
+        for done in range(self.config.policy.async_pipeline.max_train_chunk_steps):
+            if not self._can_train() or (self.sequential and self._busy()):
+                return done > 0
             self._update()
-            trained = True
             self._absorb(self.pool.poll(0.0))
             self._launch()
-            if self.evaluations.arrived:
+            if self.evaluations.arrived or self.budgets.at_boundary:
                 break
-        return trained
+        return True
 
     def _update(self) -> None:
         head, timers = self.budgets.head, self.recorder.timers
@@ -244,55 +270,20 @@ class Driver:
         else:
             due = done == 0 and (self.budgets.completed + 1) % round(1 / freq) == 0
         if due:
-            self.side.reanalyzer.run_pass()
+            with self.recorder.timers.measure("reanalyze"):
+                self.recorder.positions_reanalyzed += self.side.reanalyzer.run_pass()
 
-    def _ended(self) -> bool:
-        return self._collection_ended() and self.collects_inflight == 0 and not self._can_train()
+    def _exhausted(self) -> bool:
+        """Whether nothing is left to collect or to train on."""
+        if self._can_train() or not self._collection_ended():
+            return False
+        trainable = not self.stop_requested and self._train_iters_left() > 0
+        return not (trainable and self.collects_inflight)
 
-    def _finish(self) -> None:
-        """No more data or training: wait for evaluations, score the last version, then be done."""
-        if not self.stop_requested and not self.evaluations.covers(self.learner.train_iter):
-            self.evaluations.request(
-                self.publisher.snapshot(self.ledger.envstep), self.ledger.envstep
-            )
-        if self.evaluations.pending:
-            self.evaluations.launch()
-            self._absorb(self.pool.poll(self.config.policy.async_pipeline.poll_interval_s))
-            return
-        self.done = True
-
-    def _report(self, elapsed: float, new_steps: int, iter0: int) -> dict[str, Any]:
-        latest, is_new, improved = self.evaluations.report()
-        result = None if latest is None else latest.result
-        interval = self.config.policy.async_pipeline.buffer_stats_interval
-        if self.learner.train_iter - self._stats_iter >= interval or self._stats_iter == 0:
-            self._buffer_stats, self._stats_iter = self.buffer.stats(), self.learner.train_iter
-        updates = self.learner.train_iter
-        elapsed = max(elapsed, 1e-9)
-        out = evaluation_report(result, is_new, updates) | self.recorder.report()
-        out |= {f"buffer/{name}": value for name, value in self._buffer_stats.items()}
-        out |= {
-            "num_env_steps_sampled_lifetime": self.ledger.envstep,
-            "num_env_steps_sampled": new_steps,
-            "env_runners/env_steps_per_s": new_steps / elapsed,
-            "learners/train_iter": updates,
-            "learners/updates_per_s": (updates - iter0) / elapsed,
-            "learners/replay_ratio_actual": updates / max(1, self.ledger.envstep),
-            "buffer/ledger_error": self.ledger.error,
-            "buffer/training_started": int(updates > 0),
-            "async/inflight_collect": self.collects_inflight,
-            "async/budget_queue": len(self.budgets),
-            "async/updates_owed": self.budgets.updates_owed,
-            "async/published_total": self.publisher.published_total,
-            "fault_tolerance/num_collector_restarts": self.restarts["collector"],
-            "fault_tolerance/num_evaluator_restarts": self.restarts["evaluator"],
-            "fault_tolerance/env_steps_lost": self.ledger.lost_steps,
-            "evaluation/improved": int(improved),
-            "timers/iteration_s": elapsed,
-        }
-        # the last evaluations are reported one by one before the trial says that it is done
-        out["done"] = self.done and not self.evaluations.arrived
-        return {name: _plain(value) for name, value in out.items()}
+    def _complete(self) -> bool:
+        """Whether the trial is over: the last weights are scored, or an earlier score was good enough."""
+        scored = self.stop_requested or self.evaluations.covers(self.learner.train_iter)
+        return self._exhausted() and scored and not self.evaluations.pending
 
     @property
     def evaluated(self) -> Evaluated | None:
@@ -307,30 +298,42 @@ class Driver:
             "reanalyzer": self.side.reanalyzer.state_dict(),
             "budgets": self.budgets.state_dict(),
             "ledger": self.ledger.state_dict(),
+            "evaluations": self.evaluations.state_dict(),
             "episodes_lifetime": self.recorder.episodes_lifetime,
-            "last_eval_iter": self.evaluations.last_iter,
-            "best": self.evaluations.best,
             "next_task": self._next_task,
+            "incarnation": self._incarnation,
         }
 
-    def load_state_dict(self, state: dict[str, Any], evaluated: Evaluated | None) -> None:
-        """Continue from ``state_dict``; work in flight is forgotten, other weights are published."""
-        self.pool.invalidate()
-        self.collects_inflight = 0
-        self.evaluations.forget()
-        self.publisher.reset()
+    def load_state_dict(
+        self, state: dict[str, Any], evaluated: Evaluated | None, *, buffer_loaded: bool = False
+    ) -> None:
+        """Continue from ``state_dict``.
+
+        Work in flight is forgotten, and the loaded weights are published before the next collect. Values
+        that come from the config (the learning rate, say) are this trial's own. Without the saved buffer
+        the present one is emptied, and ``train_start_after_envsteps`` is waited for anew.
+
+        Args:
+            evaluated: the evaluation that the checkpoint holds.
+            buffer_loaded: the buffer already holds the saved content.
+        """
         self.learner.load_state_dict(state["learner"])
         self.side.batch_maker.load_state_dict(state["batch_maker"])
         self.side.reanalyzer.load_state_dict(state["reanalyzer"])
         self.budgets.load_state_dict(state["budgets"])
         self.ledger.load_state_dict(state["ledger"])
+        self.evaluations.load_state_dict(state["evaluations"], evaluated)
         self.recorder.episodes_lifetime = int(state["episodes_lifetime"])
-        self.evaluations.last_iter = state["last_eval_iter"]
-        self.evaluations.best = float(state["best"])
-        self.evaluations.latest = evaluated
         self._next_task = int(state["next_task"])
+        self._incarnation = max(self._incarnation, int(state["incarnation"]))
+        self.collects_inflight = 0
         self.stop_requested = self.done = False
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+        if buffer_loaded:
+            for stream in self.buffer.open_streams:
+                self.buffer.close_stream(stream)
+        else:
+            self.buffer.clear()
+        start = self.config.policy.train_start_after_envsteps or 0
+        self._start_at = start if buffer_loaded else start + self.ledger.envstep
+        self.publisher.reset()
+        self.pool.invalidate(self._next_incarnation())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 from zero_tune.interfaces import WorkerPool
 from zero_tune.pipeline.events import EvalDone
@@ -16,6 +17,15 @@ class Evaluated:
 
     snapshot: Snapshot
     result: EvalResult
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one report says of evaluations."""
+
+    latest: Evaluated | None
+    is_new: bool  # first reported now
+    improved: bool  # better than all before
 
 
 class Evaluations:
@@ -33,7 +43,8 @@ class Evaluations:
     ) -> None:
         self._pool, self._freq, self._seeds, self._most = pool, freq, seeds, most
         self.last_iter: int | None = None if at_start else 0
-        self._launched_version = -1
+        self._at_start = at_start
+        self._requested_version = -1
         self._waiting: deque[tuple[EvalTask, Snapshot]] = deque()
         self._inflight = 0
         self._next_id = 0
@@ -41,6 +52,11 @@ class Evaluations:
         self.latest: Evaluated | None = None
         self.best = float("-inf")
         self.total = 0
+
+    @property
+    def awaits_first(self) -> bool:
+        """Whether the evaluation of the initial weights is still to come."""
+        return self._at_start and self.latest is None and not self.arrived
 
     @property
     def pending(self) -> int:
@@ -55,13 +71,13 @@ class Evaluations:
 
     def covers(self, version: int) -> bool:
         """Whether ``version`` was evaluated or is about to be."""
-        return self._launched_version == version
+        return self._requested_version == version
 
     def request(self, snapshot: Snapshot, envstep: int) -> None:
         """Ask for an evaluation of exactly ``snapshot``."""
         task = EvalTask(self._next_id, snapshot.version, snapshot.version, envstep, self._seeds)
         self._next_id += 1
-        self.last_iter = self._launched_version = snapshot.version
+        self.last_iter = self._requested_version = snapshot.version
         self._waiting.append((task, snapshot))
         self.launch()
 
@@ -85,17 +101,28 @@ class Evaluations:
         self.total += 1
         self.arrived.append(Evaluated(event.snapshot, event.result))
 
-    def report(self) -> tuple[Evaluated | None, bool, bool]:
-        """(latest evaluation, whether it is new in this report, whether it improves on all before)."""
+    def report(self) -> Report:
+        """The next evaluation that has arrived, or the last one again."""
         if not self.arrived:
-            return self.latest, False, False
+            return Report(self.latest, False, False)
         self.latest = self.arrived.popleft()
         improved = self.latest.result.reward_mean > self.best
         self.best = max(self.best, self.latest.result.reward_mean)
-        return self.latest, True, improved
+        return Report(self.latest, True, improved)
 
-    def forget(self) -> None:
-        """Drop work in flight and unreported results (after a checkpoint was loaded)."""
+    def state_dict(self) -> dict[str, Any]:
+        """Plain Python; evaluations in flight are not part of it."""
+        return {"best": self.best, "total": self.total, "next_id": self._next_id}
+
+    def load_state_dict(self, state: dict[str, Any], latest: Evaluated | None) -> None:
+        """Continue after ``latest``; work in flight and unreported results are dropped."""
         self._waiting.clear()
         self.arrived.clear()
         self._inflight = 0
+        self.best, self.total = float(state["best"]), int(state["total"])
+        self._next_id = int(state["next_id"])
+        self.latest = latest
+        if latest is None:
+            self.last_iter, self._requested_version = (None if self._at_start else 0), -1
+        else:
+            self.last_iter = self._requested_version = latest.snapshot.version

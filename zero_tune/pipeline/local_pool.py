@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from zero_tune.interfaces import Collector, Evaluator
-from zero_tune.pipeline.events import CollectDone, EvalDone, Event
+from zero_tune.pipeline.events import EVALUATOR, CollectDone, EvalDone, Event
 from zero_tune.types import CollectTask, EvalTask, Snapshot
 
 
@@ -28,7 +28,7 @@ class LocalPool:
         self._collectors: dict[int, Collector] = {}
         self._evaluators: dict[int, Evaluator] = {}
         self._counts = (num_collectors, num_evaluators)
-        self._incarnation = 0
+        self._incarnation: dict[int, int] = dict.fromkeys(range(num_collectors), 0)
         self._events: list[Event] = []
         self._snapshot: Snapshot | None = None
 
@@ -47,7 +47,7 @@ class LocalPool:
     def submit_collect(self, worker: int, task: CollectTask) -> None:
         """Collect now."""
         if worker not in self._collectors:
-            self._collectors[worker] = self._make_collector(worker, self._incarnation)
+            self._collectors[worker] = self._make_collector(worker, self._incarnation[worker])
         assert self._snapshot is not None and self._snapshot.version == task.version
         collector = self._collectors[worker]
         collector.load(self._snapshot)
@@ -66,16 +66,22 @@ class LocalPool:
         events, self._events = self._events, []
         return events
 
-    def respawn(self, worker: int, kind: str) -> None:
-        """Workers in place are not lost."""
+    def respawn(self, worker: int, kind: str, incarnation: int) -> None:
+        """See ``interfaces.WorkerPool``; never called here, since workers in place are not lost."""
+        if kind == EVALUATOR:
+            self._evaluators.pop(worker).close()
+            return
+        self._collectors.pop(worker).close()
+        self._incarnation[worker] = incarnation
 
-    def invalidate(self) -> None:
+    def invalidate(self, incarnation: int) -> None:
         """Drop results, and the environments whose streams the loaded state does not know."""
         self._events = []
         for collector in self._collectors.values():
             collector.close()
         self._collectors.clear()
-        self._incarnation += 1
+        self._snapshot = None
+        self._incarnation = dict.fromkeys(self._incarnation, incarnation)
 
     def shutdown(self, timeout_s: float) -> None:
         """Close every environment."""

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from zero_tune.types import Array, CollectResult, EvalResult, LossOutput
+from zero_tune.pipeline.evaluation import Report
+from zero_tune.types import Array, CollectResult, LossOutput
 
 NAN = float("nan")
 _LOSSES = (
@@ -31,7 +32,7 @@ class Timers:
 
     seconds: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys(
-            ("collect", "batch", "update", "wait", "publish"), 0.0
+            ("collect", "batch", "update", "reanalyze", "publish", "wait"), 0.0
         )
     )
 
@@ -52,16 +53,18 @@ class _Span:
 
 
 class Recorder:
-    """Accumulates between reports."""
+    """Accumulates what workers and learner report: means over all updates since the report before."""
 
     def __init__(self) -> None:
         self.timers = Timers()
         self.episodes_lifetime = 0
+        self.positions_reanalyzed = 0
         self._returns: deque[float] = deque(maxlen=100)
         self._lengths: deque[int] = deque(maxlen=100)
         self._entropy, self._arrival_lag = NAN, NAN
-        self._lags: deque[Array] = deque(maxlen=100)
-        self._losses: deque[LossOutput] = deque(maxlen=100)
+        self._lags: list[Array] = []
+        self._losses: list[LossOutput] = []
+        self._reported = False
 
     def add_collect(self, result: CollectResult, arrival_lag: int) -> None:
         """One collect's episodes and statistics."""
@@ -73,6 +76,8 @@ class Recorder:
 
     def add_update(self, output: LossOutput, lag: Array) -> None:
         """One update's losses, and the policy lag of each trained sample."""
+        if self._reported:  # a report without updates repeats the one before
+            self._losses, self._lags, self._reported = [], [], False
         self._losses.append(output)
         self._lags.append(lag)
 
@@ -85,9 +90,11 @@ class Recorder:
             "env_runners/episode_len_mean": _mean(self._lengths),
             "env_runners/num_episodes_lifetime": self.episodes_lifetime,
             "env_runners/search_entropy": self._entropy,
+            "buffer/positions_reanalyzed_total": self.positions_reanalyzed,
             "async/arrival_lag": self._arrival_lag,
         }
-        lags = np.concatenate(list(self._lags)) if self._lags else np.array([NAN])
+        self._reported = True
+        lags = np.concatenate(self._lags) if self._lags else np.array([NAN])
         out["async/policy_lag_mean"] = float(lags.mean())
         out["async/policy_lag_p95"] = float(np.quantile(lags, 0.95))
         out["async/policy_lag_max"] = float(lags.max())
@@ -103,30 +110,31 @@ class Recorder:
         return out
 
 
-def evaluation_report(result: EvalResult | None, is_new: bool, train_iter: int) -> dict[str, Any]:
+def evaluation_report(report: Report, train_iter: int) -> dict[str, Any]:
     """The ``evaluation/`` group; carried forward between evaluations, NaN before the first."""
+    result = None if report.latest is None else report.latest.result
     if result is None:
-        names = ("episode_return_mean", "episode_return_std", "episode_len_mean", "duration_s")
-        out: dict[str, Any] = {f"evaluation/{name}": NAN for name in names}
-        return out | {
-            "evaluation/num_episodes": 0,
-            "evaluation/num_truncated": 0,
-            "evaluation/snapshot_version": -1,
-            "evaluation/envstep": -1,
-            "evaluation/lag_train_iters": 0,
-            "evaluation/is_new": 0,
-        }
+        score = std = length = seconds = NAN
+        version = envstep = -1
+        episodes = truncated = lag = 0
+    else:
+        score, std, seconds = result.reward_mean, result.reward_std, result.seconds
+        length = float(np.mean(result.episode_lengths))
+        version, envstep = result.policy_version, result.envstep
+        episodes, truncated = len(result.episode_returns), result.num_truncated
+        lag = train_iter - version
     return {
-        "evaluation/episode_return_mean": result.reward_mean,
-        "evaluation/episode_return_std": result.reward_std,
-        "evaluation/episode_len_mean": float(np.mean(result.episode_lengths)),
-        "evaluation/duration_s": result.seconds,
-        "evaluation/num_episodes": len(result.episode_returns),
-        "evaluation/num_truncated": result.num_truncated,
-        "evaluation/snapshot_version": result.policy_version,
-        "evaluation/envstep": result.envstep,
-        "evaluation/lag_train_iters": train_iter - result.policy_version,
-        "evaluation/is_new": int(is_new),
+        "evaluation/episode_return_mean": score,
+        "evaluation/episode_return_std": std,
+        "evaluation/episode_len_mean": length,
+        "evaluation/num_episodes": episodes,
+        "evaluation/num_truncated": truncated,
+        "evaluation/snapshot_version": version,
+        "evaluation/envstep": envstep,
+        "evaluation/lag_train_iters": lag,
+        "evaluation/is_new": int(report.is_new),
+        "evaluation/improved": int(report.improved),
+        "evaluation/duration_s": seconds,
     }
 
 

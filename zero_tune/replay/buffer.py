@@ -167,6 +167,11 @@ class ReplayBuffer:
         self.segments_appended_total += 1
         return count
 
+    @property
+    def open_streams(self) -> tuple[int, ...]:
+        """Streams whose newest episode is still open."""
+        return tuple(self._open)
+
     def close_stream(self, stream_id: int) -> bool:
         """End the stream's open episode as truncated, because nothing will follow.
 

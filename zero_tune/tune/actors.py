@@ -25,20 +25,29 @@ class WorkerActor:
     def __init__(
         self, kind: str, config: Config, env: EnvSpec, number: int, incarnation: int, threads: int
     ) -> None:
+        self._kind, self._config, self._env = kind, config, env
+        self._number, self._incarnation, self._threads = number, incarnation, threads
+        self._worker: Any = None
+        self._version = -1
+
+    def ready(self) -> int:
+        """Build the worker; not done in the constructor, whose errors Ray hands on as text alone.
+
+        Returns:
+            The process id.
+        """
         import torch
 
         from zero_tune.assembly import build_collector, build_evaluator
 
-        torch.set_num_threads(config.policy.num_threads or threads)
-        self._worker: Any
-        if kind == COLLECTOR:
-            self._worker = build_collector(config, env, number, incarnation)
-        else:
-            self._worker = build_evaluator(config, env, number)
-        self._version = -1
-
-    def ready(self) -> int:
-        """The process id, once everything is built."""
+        if self._worker is None:
+            torch.set_num_threads(self._config.policy.num_threads or self._threads)
+            if self._kind == COLLECTOR:
+                self._worker = build_collector(
+                    self._config, self._env, self._number, self._incarnation
+                )
+            else:
+                self._worker = build_evaluator(self._config, self._env, self._number)
         return os.getpid()
 
     def collect(self, box: Box, task: CollectTask) -> CollectResult:
@@ -58,10 +67,6 @@ class WorkerActor:
         import torch
 
         return torch.get_num_threads()
-
-    def close(self) -> None:
-        """Close the environments."""
-        self._worker.close()
 
     def _load(self, box: Box) -> None:
         version, refs = box

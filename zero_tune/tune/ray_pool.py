@@ -56,16 +56,16 @@ class RayPool:
         self._jobs: dict[Any, _Job] = {}
         self._starting: dict[Any, tuple[tuple[str, int], float]] = {}
         self._box: tuple[int, list[Any]] | None = None
-        for name in self._names:
-            self._spawn(name)
 
-    def wait_ready(self) -> None:
-        """Block until every actor is built.
+    def start(self) -> None:
+        """Make all actors at once and wait until every one is built.
 
         Raises:
             ResourceError: one did not start in time, naming its bundle.
             ZeroTuneError: one failed for a reason that others would meet too.
         """
+        for name in self._names:
+            self._spawn(name)
         while self._starting:
             for event in self._collect_started(0.5):
                 if isinstance(event, WorkerError):
@@ -152,13 +152,14 @@ class RayPool:
         reason = f"{type(shown).__name__}: {str(shown).splitlines()[0] if str(shown) else ''}"
         return WorkerLost(job.worker, job.kind, reason, job.task, job.snapshot)
 
-    def respawn(self, worker: int, kind: str) -> None:
-        """A new actor in the same bundle, with another incarnation."""
+    def respawn(self, worker: int, kind: str, incarnation: int) -> None:
+        """A new actor in the same bundle."""
         name = (kind, worker)
-        self._incarnation[name] += 1
+        self._kill(name)
+        self._incarnation[name] = incarnation
         self._spawn(name)
 
-    def invalidate(self) -> None:
+    def invalidate(self, incarnation: int) -> None:
         """Results in flight are dropped; collectors start over with fresh streams."""
         self._jobs.clear()
         self._box = None
@@ -166,7 +167,7 @@ class RayPool:
             self._kill(name)
         self._starting.clear()
         for name in self._names:
-            self._incarnation[name] += 1
+            self._incarnation[name] = incarnation
             self._spawn(name)
 
     def shutdown(self, timeout_s: float) -> None:

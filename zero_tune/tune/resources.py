@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
@@ -44,13 +44,31 @@ def child_bundle_index(position: int, num_children: int, num_bundles: int) -> in
     return position + num_bundles - num_children
 
 
-def check_fits(pipe: AsyncPipelineConfig, cluster: Mapping[str, float] | None = None) -> None:
+def check_fits(
+    pipe: AsyncPipelineConfig, nodes: Sequence[Mapping[str, float]] | None = None
+) -> None:
     """Raise if the cluster can never hold one trial, instead of waiting for ever.
+
+    Args:
+        nodes: resources of each node; None asks the cluster that this process is connected to.
 
     Raises:
         ResourceError: with the sum, the shortage and the remedy.
     """
-    have = dict(ray.cluster_resources()) if cluster is None else dict(cluster)
+    if nodes is None:
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    for bundle in bundles(pipe):
+        if not any(all(n.get(k, 0.0) >= v for k, v in bundle.items()) for n in nodes):
+            raise ResourceError(
+                f"no node can hold one bundle of {bundle}: a worker cannot be spread over nodes. Lower "
+                "policy.async_pipeline.*_num_cpus and *_num_gpus."
+            )
+    if pipe.placement_strategy == "STRICT_PACK":
+        nodes = [max(nodes, key=lambda node: node.get("CPU", 0.0))]
+    have: dict[str, float] = {}
+    for node in nodes:
+        for name, value in node.items():
+            have[name] = have.get(name, 0.0) + value
     need: dict[str, float] = {}
     for bundle in bundles(pipe):
         for name, value in bundle.items():

@@ -14,12 +14,14 @@ from ray import tune
 from zero_tune import checkpoint
 from zero_tune.assembly import build_collector, build_evaluator, build_learner_side
 from zero_tune.config import AsyncPipelineConfig, get_path, merge, parse
+from zero_tune.errors import WorkerFailed
 from zero_tune.interfaces import WorkerPool
 from zero_tune.pipeline.driver import Driver
 from zero_tune.pipeline.evaluation import Evaluated
 from zero_tune.pipeline.local_pool import LocalPool
 from zero_tune.presets import resolve
 from zero_tune.tune.resources import check_fits, placement_group
+from zero_tune.types import Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +71,12 @@ class MuZeroAsyncTrainable(tune.Trainable):
         pipe = self._config.policy.async_pipeline
         torch.set_num_threads(self._config.policy.num_threads or max(1, int(pipe.driver_num_cpus)))
         side = build_learner_side(self._config, self._env)
-        self._pool = self._make_pool()
-        self._driver = Driver(self._config, side, self._pool)
+        try:
+            self._pool = self._make_pool()
+            self._driver = Driver(self._config, side, self._pool)
+        except BaseException:
+            self.cleanup()  # Tune does not, when setup fails
+            raise
 
     def _make_pool(self) -> WorkerPool:
         pipe = self._config.policy.async_pipeline
@@ -84,11 +90,8 @@ class MuZeroAsyncTrainable(tune.Trainable):
             if ray.util.get_current_placement_group() is None:
                 check_fits(pipe)
             pool = RayPool(self._config, self._env)
-            try:
-                pool.wait_ready()
-            except BaseException:
-                pool.shutdown(0.0)
-                raise
+            self._pool = pool
+            pool.start()
             return pool
         return LocalPool(
             partial(build_collector, self._config, self._env),
@@ -104,8 +107,16 @@ class MuZeroAsyncTrainable(tune.Trainable):
         return self._driver
 
     def step(self) -> dict[str, Any]:
-        """One driver iteration."""
-        result = self.driver.iterate()
+        """One driver iteration.
+
+        Raises:
+            WorkerFailed: Ray itself failed. Never a Ray exception: Tune would take it for the death of
+                this very process and skip ``cleanup``.
+        """
+        try:
+            result = self.driver.iterate()
+        except ray.exceptions.RayError as error:
+            raise WorkerFailed(f"{type(error).__name__}: {error}") from None
         wanted = self._config.checkpoint.keep == "all" or bool(result["evaluation/improved"])
         result["should_checkpoint"] = bool(result["evaluation/is_new"]) and wanted
         result["timesteps_this_iter"] = result["num_env_steps_sampled"]
@@ -136,18 +147,23 @@ class MuZeroAsyncTrainable(tune.Trainable):
         folder = Path(checkpoint_dir)
         manifest = checkpoint.read_manifest(folder)
         checkpoint.check_policy_type(manifest, self._config.policy.type)
-        stored = checkpoint.read_evaluated(folder)
-        evaluated = None if stored is None else Evaluated(*stored)
-        self.driver.load_state_dict(checkpoint.read_resume(folder), evaluated)
+        state, driver = checkpoint.read_resume(folder), self.driver
+        checkpoint.check_weights(driver.learner.model.state_dict(), state["learner"]["model"])
+        evaluated = None
+        if checkpoint.has_evaluated(folder):
+            _, weights, result = checkpoint.read_evaluated(folder)
+            snapshot = Snapshot(result.policy_version, result.envstep, weights)
+            evaluated = Evaluated(snapshot, result)
         buffer = checkpoint.buffer_folder(folder)
         if buffer is not None:
-            self.driver.buffer.load(buffer)
-        else:
-            self.driver.buffer.clear()
+            driver.buffer.load(buffer)
+        driver.load_state_dict(state, evaluated, buffer_loaded=buffer is not None)
+        if buffer is None:
             logger.warning(
-                "resumed at env step %d without a replay buffer: updates wait until it can be sampled "
-                "again (checkpoint.save_replay_buffer=True keeps it)",
-                self.driver.ledger.envstep,
+                "resumed at env step %d without a replay buffer: updates wait for another %d env steps "
+                "(checkpoint.save_replay_buffer=True keeps it)",
+                driver.ledger.envstep,
+                self._config.policy.train_start_after_envsteps,
             )
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -157,8 +173,9 @@ class MuZeroAsyncTrainable(tune.Trainable):
         return True
 
     def cleanup(self) -> None:
-        """End all workers; may be called twice."""
+        """End all workers; may be called twice, and after a failed ``setup``."""
         pool, self._pool = getattr(self, "_pool", None), None
+        self._driver = None
         if pool is not None:
             pool.shutdown(min(5.0, self._config.policy.async_pipeline.shutdown_timeout_s))
 
