@@ -13,6 +13,7 @@ from zero_tune.models.encoders import ActionEncoder
 from zero_tune.models.heads import Prediction
 from zero_tune.models.latent import Dynamics, LatentModel, plane_of
 from zero_tune.models.layers import MLP, scale_gradient, to_float
+from zero_tune.ops.support import decode_pair
 from zero_tune.types import (
     ActionSpec,
     EnvSpec,
@@ -100,8 +101,8 @@ class AfterstateModel(LatentModel):
         latent, features = self.dynamics(state["latent"], one_hot.to(state["latent"].dtype))
         reward, _ = self.reward_logits(features, {}, 0)
         policy, value = self.prediction(latent)
-        decoded = self.reward_support.decode(reward)
-        return self._step(decoded, policy, self.value_support.decode(value), latent, False)
+        reward, value = decode_pair(self.reward_support, reward, self.value_support, value)
+        return self._step(reward, policy, value, latent, False)
 
     def recurrent_inference(self, state: LatentState, action: Tensor) -> StepOutput:
         """``decide`` or ``resolve`` per row."""

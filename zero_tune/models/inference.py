@@ -115,11 +115,10 @@ class InferenceModel:
             return store(self._step, root, num_simulations)
 
     def _step(self, state: LatentState, action: Tensor) -> StepOutput:
-        with torch.inference_mode():
-            if len(self._branches) == 1:
-                return self._call(self._branches[0], state, action)
-            decide, resolve = (partial(self._call, branch) for branch in self._branches)
-            return join_branches(state, action, decide, resolve)
+        if len(self._branches) == 1:
+            return self._call(self._branches[0], state, action)
+        decide, resolve = (partial(self._call, branch) for branch in self._branches)
+        return join_branches(state, action, decide, resolve)
 
     def _call(self, traced: Any, state: LatentState, action: Tensor) -> StepOutput:
         out = traced(*(state[name] for name in self._state_names), action)

@@ -11,7 +11,7 @@ from zero_tune.models.encoders import ActionEncoder, Encoder, latent_norm
 from zero_tune.models.heads import Consistency, Prediction, Stem, categorical_head
 from zero_tune.models.layers import Normed, ResBlock, conv, scale_gradient
 from zero_tune.models.store import PoolStore
-from zero_tune.ops.support import Support
+from zero_tune.ops.support import Support, decode_pair
 from zero_tune.types import (
     EnvSpec,
     History,
@@ -120,12 +120,8 @@ class LatentModel(nn.Module):
         latent, features = self.dynamics(state["latent"], action)
         reward, _ = self.reward_logits(features, {}, 0)
         policy, value = self.prediction(latent)
-        return StepOutput(
-            self.reward_support.decode(reward),
-            policy,
-            self.value_support.decode(value),
-            {"latent": latent},
-        )
+        reward, value = decode_pair(self.reward_support, reward, self.value_support, value)
+        return StepOutput(reward, policy, value, {"latent": latent})
 
     def reward_logits(
         self, features: Tensor, memory: LatentState, step: int

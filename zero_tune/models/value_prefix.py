@@ -9,6 +9,7 @@ from torch.nn import functional
 from zero_tune.config import ModelConfig, PolicyConfig, need
 from zero_tune.models.heads import categorical_head
 from zero_tune.models.latent import LatentModel
+from zero_tune.ops.support import decode_pair
 from zero_tune.types import EnvSpec, LatentState, RootOutput, StepOutput
 
 
@@ -60,8 +61,8 @@ class ValuePrefixModel(LatentModel):
         x = self.reward_stem(features)
         h, c = self.lstm(x, (state["h"], state["c"]))
         logits = self.reward_head(functional.relu(self.prefix_norm(h)))
-        prefix = self.reward_support.decode(logits)
         policy, value = self.prediction(latent)
+        prefix, value = decode_pair(self.reward_support, logits, self.value_support, value)
         depth = state["depth"] + 1.0
         keep = (torch.remainder(depth, float(self.horizon)) != 0).to(latent.dtype)
         nxt = {
@@ -71,4 +72,4 @@ class ValuePrefixModel(LatentModel):
             "prefix": prefix * keep,
             "depth": depth,
         }
-        return StepOutput(prefix - state["prefix"], policy, self.value_support.decode(value), nxt)
+        return StepOutput(prefix - state["prefix"], policy, value, nxt)

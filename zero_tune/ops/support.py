@@ -23,10 +23,9 @@ def inverse_scalar_transform(y: Tensor) -> Tensor:
     The textbook form ``((sqrt(1 + 4 eps (|y| + 1 + eps)) - 1) / 2 eps)^2 - 1`` subtracts nearly equal
     numbers; here it is factored so that every difference is taken exactly.
     """
-    size = torch.abs(y)
-    s = torch.sqrt(1.0 + 4.0 * EPSILON * (size + 1.0 + EPSILON))
-    t = 2.0 * (size + 1.0 + EPSILON) / (1.0 + s)
-    return torch.sign(y) * (2.0 * size / (s + 1.0 + 2.0 * EPSILON)) * (t + 1.0)
+    shifted = torch.abs(y) + (1.0 + EPSILON)
+    s1 = torch.sqrt(shifted * (4.0 * EPSILON) + 1.0) + 1.0
+    return y * (shifted * 2.0 / s1 + 1.0) / (s1 * 0.5 + EPSILON)
 
 
 class Support:
@@ -42,11 +41,7 @@ class Support:
         self.start, self.stop, self.step = start, stop, step
         self.size = len(range(start, stop, step))
         self.last = start + (self.size - 1) * step
-
-    @property
-    def atoms(self) -> Tensor:
-        """[S] f32."""
-        return torch.arange(self.start, self.stop, self.step, dtype=torch.float32)
+        self.atoms = torch.arange(start, stop, step, dtype=torch.float32)  # [S]
 
     @property
     def max_value(self) -> float:
@@ -71,13 +66,28 @@ class Support:
 
     def decode(self, logits: Tensor) -> Tensor:
         """Raw scalars [...] from logits [..., S]: the expectation over atoms first, h^-1 after."""
-        atoms = self.atoms.to(device=logits.device, dtype=logits.dtype)
-        return inverse_scalar_transform(torch.softmax(logits, -1) @ atoms)
+        return inverse_scalar_transform(self.expectation(logits))
+
+    def expectation(self, logits: Tensor) -> Tensor:
+        """Mean of the distribution in h-space, [...]."""
+        if self.atoms.device != logits.device:
+            self.atoms = self.atoms.to(logits.device)
+        atoms = self.atoms if logits.dtype == torch.float32 else self.atoms.to(logits.dtype)
+        return torch.softmax(logits, -1) @ atoms
 
     def clipped_share(self, x: Tensor) -> Tensor:
         """Share of scalars that fall outside the range, [] f32."""
         z = scalar_transform(x)
         return ((z < self.start) | (z > self.last)).float().mean()
+
+
+def decode_pair(
+    first: Support, logits: Tensor, second: Support, others: Tensor
+) -> tuple[Tensor, Tensor]:
+    """``first.decode(logits), second.decode(others)`` with one inverse transform for both, [B] each."""
+    both = torch.cat([first.expectation(logits), second.expectation(others)])
+    low, high = inverse_scalar_transform(both).chunk(2)
+    return low, high
 
 
 def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
