@@ -21,19 +21,35 @@ _LAZY = {
     "SnapshotMismatch": "errors",
     "WorkerFailed": "errors",
     "resolve": "presets",
+    "MuZeroAsyncTrainable": "tune.trainable",
+    "MuZeroSyncTrainable": "tune.trainable",
+    "best_evaluated": "tune.results",
+    "load_policy": "loading",
+    "train_muzero_segment": "entry",
+    "train_muzero_segment_async": "entry",
+    "train_unizero_segment": "entry",
+    "train_unizero_segment_async": "entry",
 }
 
 __all__ = ["__version__", *_LAZY]
 
 if TYPE_CHECKING:
     from zero_tune.config import Config as Config
+    from zero_tune.entry import train_muzero_segment as train_muzero_segment
+    from zero_tune.entry import train_muzero_segment_async as train_muzero_segment_async
+    from zero_tune.entry import train_unizero_segment as train_unizero_segment
+    from zero_tune.entry import train_unizero_segment_async as train_unizero_segment_async
     from zero_tune.errors import ConfigError as ConfigError
     from zero_tune.errors import NonFiniteError as NonFiniteError
     from zero_tune.errors import ResourceError as ResourceError
     from zero_tune.errors import SnapshotMismatch as SnapshotMismatch
     from zero_tune.errors import WorkerFailed as WorkerFailed
+    from zero_tune.loading import load_policy as load_policy
     from zero_tune.policies import POLICIES as POLICIES
     from zero_tune.presets import resolve as resolve
+    from zero_tune.tune.results import best_evaluated as best_evaluated
+    from zero_tune.tune.trainable import MuZeroAsyncTrainable as MuZeroAsyncTrainable
+    from zero_tune.tune.trainable import MuZeroSyncTrainable as MuZeroSyncTrainable
     from zero_tune.types import EvalResult as EvalResult
     from zero_tune.types import Segment as Segment
 

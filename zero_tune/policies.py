@@ -108,6 +108,7 @@ class PolicySpec:
         rule: ``puct`` or ``gumbel``.
         losses: (loss term, config key of its weight) pairs; a term with weight 0 is not built.
         own_keys: keys below ``policy.`` that only rows naming them understand.
+        space: module of ``search_spaces`` that goes with it.
         value_prefix: the reward target is the running sum since the last reset.
     """
 
@@ -116,6 +117,7 @@ class PolicySpec:
     rule: str
     losses: tuple[tuple[str, str], ...]
     own_keys: frozenset[str]
+    space: str = "muzero"
     value_prefix: bool = False
 
 
@@ -156,6 +158,7 @@ POLICIES: dict[str, PolicySpec] = {
         _BASE_LOSSES + _CONSISTENCY + _ENTROPY,
         _SEARCH_KEYS | _LATENT_KEYS | _PREFIX_KEYS | _SAMPLE_KEYS,
         value_prefix=True,
+        space="sampled",
     ),
     "sampled_muzero": PolicySpec(
         "latent:LatentModel",
@@ -163,6 +166,7 @@ POLICIES: dict[str, PolicySpec] = {
         "puct",
         _BASE_LOSSES + _CONSISTENCY + _ENTROPY,
         _SEARCH_KEYS | _LATENT_KEYS | _SAMPLE_KEYS,
+        space="sampled",
     ),
     "gumbel_muzero": PolicySpec(
         "latent:LatentModel",
@@ -170,6 +174,7 @@ POLICIES: dict[str, PolicySpec] = {
         "gumbel",
         _BASE_LOSSES + _CONSISTENCY + _ENTROPY,
         _LATENT_KEYS | _GUMBEL_KEYS,
+        space="gumbel",
     ),
     "stochastic_muzero": PolicySpec(
         "afterstate:AfterstateModel",
@@ -177,6 +182,7 @@ POLICIES: dict[str, PolicySpec] = {
         "puct",
         _BASE_LOSSES + _CHANCE + _CONSISTENCY + _ENTROPY,
         _SEARCH_KEYS | _LATENT_KEYS | _CHANCE_KEYS,
+        space="stochastic",
     ),
     "unizero": PolicySpec(
         "token_model:TokenModel",
@@ -184,6 +190,7 @@ POLICIES: dict[str, PolicySpec] = {
         "puct",
         _BASE_LOSSES + _NEXT_LATENT + _ENTROPY,
         _SEARCH_KEYS | _TOKEN_KEYS,
+        space="unizero",
     ),
     "sampled_unizero": PolicySpec(
         "token_model:TokenModel",
@@ -191,6 +198,7 @@ POLICIES: dict[str, PolicySpec] = {
         "puct",
         _BASE_LOSSES + _NEXT_LATENT + _ENTROPY,
         _SEARCH_KEYS | _TOKEN_KEYS | _SAMPLE_KEYS,
+        space="unizero",
     ),
 }
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
+from zero_tune.assembly import build_collector, build_evaluator
+from zero_tune.config import Config
 from zero_tune.interfaces import Collector, Evaluator
 from zero_tune.pipeline.events import EVALUATOR, CollectDone, EvalDone, Event
-from zero_tune.types import CollectTask, EvalTask, Snapshot
+from zero_tune.types import CollectTask, EnvSpec, EvalTask, Snapshot
 
 
 class LocalPool:
@@ -91,3 +94,14 @@ class LocalPool:
             evaluator.close()
         self._collectors.clear()
         self._evaluators.clear()
+
+
+def build_local_pool(config: Config, env: EnvSpec) -> LocalPool:
+    """The pool of a sync trial."""
+    pipe = config.policy.async_pipeline
+    return LocalPool(
+        partial(build_collector, config, env),
+        partial(build_evaluator, config, env),
+        pipe.num_collector_actors,
+        pipe.num_evaluator_actors,
+    )

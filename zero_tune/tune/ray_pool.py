@@ -23,7 +23,7 @@ from zero_tune.pipeline.events import (
     WorkerLost,
 )
 from zero_tune.tune.actors import WorkerActor
-from zero_tune.tune.resources import child_bundle_index
+from zero_tune.tune.resources import check_fits, child_bundle_index, init_ray
 from zero_tune.types import CollectTask, EnvSpec, EvalTask, Snapshot
 
 
@@ -238,3 +238,22 @@ class RayPool:
         if actor is not None:
             with contextlib.suppress(Exception):
                 ray.kill(actor)
+
+
+def start_ray_pool(config: Config, env: EnvSpec) -> RayPool:
+    """A pool whose actors are all ready; starts a local Ray if there is none.
+
+    Raises:
+        ResourceError: the cluster can never hold the actors, or one did not start in time.
+    """
+    if not ray.is_initialized():
+        init_ray()
+    if ray.util.get_current_placement_group() is None:
+        check_fits(config.policy.async_pipeline)
+    pool = RayPool(config, env)
+    try:
+        pool.start()
+    except BaseException:
+        pool.shutdown(0.0)
+        raise
+    return pool

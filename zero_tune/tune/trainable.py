@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,15 @@ import ray
 from ray import tune
 
 from zero_tune import checkpoint
-from zero_tune.assembly import build_collector, build_evaluator, build_learner_side
+from zero_tune.assembly import build_learner_side
 from zero_tune.config import AsyncPipelineConfig, get_path, merge, parse
 from zero_tune.errors import WorkerFailed
 from zero_tune.interfaces import WorkerPool
 from zero_tune.pipeline.driver import Driver
 from zero_tune.pipeline.evaluation import Evaluated
-from zero_tune.pipeline.local_pool import LocalPool
+from zero_tune.pipeline.local_pool import build_local_pool
 from zero_tune.presets import resolve
+from zero_tune.tune.ray_pool import start_ray_pool
 from zero_tune.tune.resources import check_fits, placement_group
 from zero_tune.types import Snapshot
 
@@ -81,24 +81,8 @@ class MuZeroAsyncTrainable(tune.Trainable):
     def _make_pool(self) -> WorkerPool:
         pipe = self._config.policy.async_pipeline
         if pipe.enabled and not pipe.ray_local_mode:
-            from zero_tune.tune.ray_pool import RayPool
-
-            if not ray.is_initialized():
-                from zero_tune.tune.resources import init_ray
-
-                init_ray()
-            if ray.util.get_current_placement_group() is None:
-                check_fits(pipe)
-            pool = RayPool(self._config, self._env)
-            self._pool = pool
-            pool.start()
-            return pool
-        return LocalPool(
-            partial(build_collector, self._config, self._env),
-            partial(build_evaluator, self._config, self._env),
-            pipe.num_collector_actors,
-            pipe.num_evaluator_actors,
-        )
+            return start_ray_pool(self._config, self._env)
+        return build_local_pool(self._config, self._env)
 
     @property
     def driver(self) -> Driver:
