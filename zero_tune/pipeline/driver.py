@@ -109,8 +109,9 @@ class Driver:
 
     def turn(self) -> None:
         """Absorb results, launch work, train a chunk; wait for a worker if there is nothing to train."""
-        self._absorb(self.pool.poll(0.0))
-        if self.evaluations.arrived:
+        events = self.pool.poll(0.0)
+        self._absorb(events)
+        if self.evaluations.arrived or (events and self.sequential):
             return
         self._launch()
         if self._train_chunk():
