@@ -281,8 +281,7 @@ def make_side(config: Config) -> LearnerSide:
         use_priority=False,
     )
     batches = ScriptedBatches(buffer, policy.batch_size or 0)
-    side: Any = LearnerSide(learner, buffer, batches, ScriptedReanalyzer(learner))  # type: ignore[arg-type]
-    return side
+    return LearnerSide(learner, buffer, batches, ScriptedReanalyzer(learner))  # type: ignore[arg-type]
 
 
 def make_driver(pool: Any, *changes: Mapping[str, Any]) -> Driver:
