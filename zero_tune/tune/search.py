@@ -18,6 +18,7 @@ from zero_tune.config import AsyncPipelineConfig, get_path, merge, parse
 from zero_tune.errors import ConfigError, nearest
 from zero_tune.policies import policy_spec
 from zero_tune.presets import resolve
+from zero_tune.tune.reporter import LiveTable
 from zero_tune.tune.resources import check_fits, init_ray
 from zero_tune.tune.results import BestEvaluated, best_evaluated
 from zero_tune.tune.trainable import SCORE, MuZeroAsyncTrainable
@@ -83,6 +84,7 @@ def run_search(request: SearchRequest) -> SearchOutcome:
             search_alg=OptunaSearch(seed=request.seed) if request.search == "optuna" else None,
             max_concurrent_trials=None if request.search == "random" else _concurrent(pipe),
             time_budget_s=request.time_budget_s,
+            trial_name_creator=lambda trial: f"trial_{trial.trial_id}",
             trial_dirname_creator=lambda trial: f"trial_{trial.trial_id}",
         ),
         run_config=tune.RunConfig(
@@ -92,7 +94,8 @@ def run_search(request: SearchRequest) -> SearchOutcome:
                 num_to_keep=3, checkpoint_score_attribute=SCORE, checkpoint_score_order="max"
             ),
             failure_config=tune.FailureConfig(max_failures=0),
-            verbose=1,
+            callbacks=[LiveTable(leaves(space))],
+            verbose=0,
         ),
     )
     results = tuner.fit()
