@@ -68,6 +68,7 @@ class MuZeroAsyncTrainable(tune.Trainable):
         import torch
 
         self._config, self._env = resolve(merge(self.defaults, config))
+        self._restored_at = 0
         pipe = self._config.policy.async_pipeline
         torch.set_num_threads(self._config.policy.num_threads or max(1, int(pipe.driver_num_cpus)))
         side = build_learner_side(self._config, self._env)
@@ -104,6 +105,8 @@ class MuZeroAsyncTrainable(tune.Trainable):
         wanted = self._config.checkpoint.keep == "all" or bool(result["evaluation/improved"])
         result["should_checkpoint"] = bool(result["evaluation/is_new"]) and wanted
         result["timesteps_this_iter"] = result["num_env_steps_sampled"]
+        # Tune itself leaves this one out while it is 0, and a key that comes later is lost in CSV files
+        result["timesteps_since_restore"] = self.driver.ledger.envstep - self._restored_at
         return result
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
@@ -142,6 +145,7 @@ class MuZeroAsyncTrainable(tune.Trainable):
         if buffer is not None:
             driver.buffer.load(buffer)
         driver.load_state_dict(state, evaluated, buffer_loaded=buffer is not None)
+        self._restored_at = driver.ledger.envstep
         if buffer is None:
             logger.warning(
                 "resumed at env step %d without a replay buffer: updates wait for another %d env steps "
