@@ -54,7 +54,7 @@ def test_too_small_a_cluster_is_refused_with_the_arithmetic() -> None:
     asked = pipe(num_collector_actors=2)
     with pytest.raises(ResourceError, match=r"needs 4 CPU, the cluster has 2.*2 x collector 1"):
         check_fits(asked, [{"CPU": 2}])
-    with pytest.raises(ResourceError, match="needs 1 GPU, the cluster has 0|no node can hold"):
+    with pytest.raises(ResourceError, match="no node can hold"):
         check_fits(pipe(driver_num_gpus=1), [{"CPU": 8}])
     check_fits(asked, [{"CPU": 4}])
     half = pipe(
