@@ -101,6 +101,7 @@ def test_an_exploited_trial_continues_from_the_donor_with_its_own_rate(tmp_path:
         quantile_fraction=0.5,
         hyperparam_mutations={"policy": {"learning_rate": [1e-3]}},
         resample_probability=1.0,
+        synch=True,
     )
     space = small({"seed": tune.grid_search([1, 2])}, {"policy": {"learning_rate": 1e-2}})
     tuner = tune.Tuner(
