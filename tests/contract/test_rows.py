@@ -17,8 +17,17 @@ from zero_tune.presets import resolve
 from zero_tune.types import CollectTask, EvalTask
 
 torch.set_num_threads(1)
-ROWS = rows()
-IDS = [f"{name}-{kind}" for name, kind in ROWS]
+ALL = [pytest.param(name, kind, id=f"{name}-{kind}") for name, kind in rows()]
+#: One kind of environment per row in the default run, the others in the slow one.
+MAIN = [
+    pytest.param(
+        name,
+        kind,
+        id=f"{name}-{kind}",
+        marks=[] if kind in ("vector", "continuous") else [pytest.mark.slow],
+    )
+    for name, kind in rows()
+]
 
 
 def filled(config, env, segments=8):
@@ -36,7 +45,7 @@ def filled(config, env, segments=8):
     return side
 
 
-@pytest.mark.parametrize("name, kind", ROWS, ids=IDS)
+@pytest.mark.parametrize("name, kind", ALL)
 def test_a_trial_runs_to_its_end_with_finite_losses(name, kind):
     config, env = resolve(config_for(name, kind))
     pool = build_local_pool(config, env)
@@ -55,7 +64,7 @@ def test_a_trial_runs_to_its_end_with_finite_losses(name, kind):
     pool.shutdown(1.0)
 
 
-@pytest.mark.parametrize("name, kind", ROWS, ids=IDS)
+@pytest.mark.parametrize("name, kind", MAIN)
 def test_shapes_weights_and_batch_independence(name, kind):
     config, env = resolve(config_for(name, kind))
     side = filled(config, env)
@@ -87,7 +96,7 @@ def test_shapes_weights_and_batch_independence(name, kind):
     assert torch.allclose(flipped, output.value_logits, atol=1e-4)
 
 
-@pytest.mark.parametrize("name, kind", ROWS, ids=IDS)
+@pytest.mark.parametrize("name, kind", MAIN)
 def test_a_resumed_learner_makes_the_same_next_updates_to_the_bit(name, kind):
     config, env = resolve(config_for(name, kind))
     side = filled(config, env)
@@ -103,7 +112,7 @@ def test_a_resumed_learner_makes_the_same_next_updates_to_the_bit(name, kind):
     assert all(torch.equal(mine[key], theirs[key]) for key in mine)
 
 
-@pytest.mark.parametrize("name, kind", ROWS, ids=IDS)
+@pytest.mark.parametrize("name, kind", MAIN)
 def test_same_seed_same_actions_and_same_score_for_the_same_snapshot(name, kind):
     config, env = resolve(config_for(name, kind))
     side = build_learner_side(config, env)
@@ -125,7 +134,7 @@ def test_same_seed_same_actions_and_same_score_for_the_same_snapshot(name, kind)
     assert scores[0] == scores[1]
 
 
-@pytest.mark.parametrize("name, kind", ROWS, ids=IDS)
+@pytest.mark.parametrize("name, kind", MAIN)
 def test_new_weights_leave_nothing_of_the_old_ones(name, kind):
     config, env = resolve(config_for(name, kind))
     old = build_learner_side(config, env).learner.snapshot(0)
@@ -160,7 +169,9 @@ def test_an_unlisted_combination_is_one_row_away(monkeypatch):
     assert np.isfinite(output.total)
 
 
-@pytest.mark.parametrize("name", [n for n, s in policies.POLICIES.items() if s.proposal == "enumerate"])
+@pytest.mark.parametrize(
+    "name", [n for n, s in policies.POLICIES.items() if s.proposal == "enumerate"]
+)
 def test_enumerating_rows_refuse_continuous_actions(name):
     with pytest.raises(ConfigError, match="sampled"):
         resolve(config_for(name, "continuous"))
