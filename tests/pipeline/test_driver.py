@@ -46,6 +46,12 @@ def test_every_budget_is_trained_and_the_last_version_scored(enabled: bool) -> N
     assert all(r["buffer/ledger_error"] == 0 for r in rows)
 
 
+def test_async_order_of_events_with_workers_in_place() -> None:
+    driver = make_driver(local_pool(), pipe(ray_local_mode=True, eval_at_start=True))
+    last = run(driver)[-1]
+    assert last["learners/train_iter"] == 20 and last["evaluation/snapshot_version"] == 20
+
+
 @pytest.mark.parametrize("enabled", [False, True])
 @pytest.mark.parametrize("steps", [7, 13, 100])
 def test_updates_follow_the_replay_ratio(enabled: bool, steps: int) -> None:

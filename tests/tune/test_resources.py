@@ -36,9 +36,9 @@ def test_sync_and_local_trials_take_one_bundle() -> None:
 
 
 def test_the_request_follows_the_config() -> None:
-    config = {"policy": {"async_pipeline": {"num_collector_actors": 3, "evaluator_num_cpus": 0.5}}}
+    config = {"policy": {"async_pipeline": {"num_collector_actors": 2, "evaluator_num_cpus": 0.5}}}
     request = MuZeroAsyncTrainable.default_resource_request(config)
-    assert request.required_resources == {"CPU": 4.5}
+    assert request.required_resources == {"CPU": 3.5}
     with pytest.raises(ConfigError, match="num_collector_actors"):
         MuZeroAsyncTrainable.default_resource_request(
             {"policy": {"async_pipeline": {"num_collector_actors": 0}}}

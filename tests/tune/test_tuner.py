@@ -50,9 +50,9 @@ def rows_of(result: Any) -> list[dict[str, Any]]:
 def test_scores_checkpoints_and_reevaluation_agree(tmp_path: Path) -> None:
     """ASHA with late and carried scores; every kept checkpoint holds the weights of its own score."""
     scheduler = tune.schedulers.ASHAScheduler(time_attr=STEPS, max_t=1000, grace_period=100)
-    space = small({"seed": tune.grid_search([1, 2])}, {"policy": {"max_env_step": 200}})
+    space = small({"policy": {"max_env_step": 200}})
     results = fit(MuZeroSyncTrainable, space, tmp_path, scheduler=scheduler)
-    assert results.num_errors == 0 and len(results) == 2
+    assert results.num_errors == 0 and len(results) == 1
     for result in results:
         for kept, metrics in result.best_checkpoints:
             _, _, score = checkpoint.read_evaluated(kept.path)
