@@ -77,6 +77,7 @@ class Learner:
             NonFiniteError: naming the first of target, loss term, gradient or weight that is not finite;
                 the weights are those before the step unless the step itself broke them.
         """
+        self._check_targets(batch)
         self._set_lr()
         self.model.train()
         with self._seeded_dropout(), self._autocast():
@@ -94,6 +95,11 @@ class Learner:
         self.train_iter += 1
         self._update_target()
         return report
+
+    def _check_targets(self, batch: SampleBatch) -> None:
+        for name in ("value", "reward"):
+            if not bool(torch.isfinite(getattr(batch.targets, name)).all()):
+                raise NonFiniteError(f"target/{name}", f"update {self.train_iter + 1}")
 
     def _weight(self, name: str) -> float:
         if name == "entropy" and self.entropy is not None:
@@ -134,21 +140,19 @@ class Learner:
             else:
                 priority = error[:, 0]
             clipped = self._value_support.clipped_share(targets.value)
-            sums = [targets.value.sum(), targets.reward.sum()]
             means = [loss.mean() for loss in terms.values()]
-            scalars = torch.stack(
-                [*sums, *means, total, norm, clipped]
-            ).tolist()  # one transfer for all of them
-        names = ["target/value", "target/reward", *(f"loss/{n}" for n in terms), "loss/total"]
-        for name, number in zip([*names, "gradient"], scalars, strict=False):
+            # one transfer for all of them
+            scalars = torch.stack([*means, total, norm, clipped]).tolist()
+        names = [*(f"loss/{n}" for n in terms), "loss/total", "gradient"]
+        for name, number in zip(names, scalars, strict=False):
             if not np.isfinite(number):
                 raise NonFiniteError(name, f"update {self.train_iter + 1}")
         if self.entropy is not None:
             count = targets.policy_mask.sum().clamp(min=1.0)
             self.entropy.update(-terms["entropy"].sum() / count, self.train_iter)
         return LossOutput(
-            total=scalars[2 + len(terms)],
-            terms=dict(zip(terms, scalars[2:], strict=False)),
+            total=scalars[len(terms)],
+            terms=dict(zip(terms, scalars, strict=False)),
             priority=priority.cpu().numpy() + np.float32(1e-6),
             metrics={
                 "grad_norm": scalars[-2],

@@ -74,7 +74,8 @@ class AfterstateModel(LatentModel):
         one_hot = model.discrete_action_encoding_type == "one_hot"
         plane = plane_of(shape)
         code_spec = ActionSpec("continuous", self.codes)  # codes travel as (nearly) one-hot vectors
-        self.afterstate_dynamics = Dynamics(model, shape, ActionEncoder(env.action, plane, one_hot))
+        actions = ActionEncoder(env.action, plane, one_hot)
+        self.afterstate_dynamics = Dynamics(model, shape, actions, rewarding=False)
         self.dynamics = Dynamics(model, shape, ActionEncoder(code_spec, plane))
         discrete = ActionSpec("discrete", self.codes)
         self.afterstate_prediction = Prediction(model, shape, discrete, self.value_support.size)

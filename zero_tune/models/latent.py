@@ -24,9 +24,20 @@ from zero_tune.types import (
 
 
 class Dynamics(nn.Module):
-    """(latent, action) to (next latent, features for the reward head)."""
+    """(latent, action) to (next latent, features for the reward head).
 
-    def __init__(self, model: ModelConfig, shape: tuple[int, ...], actions: ActionEncoder) -> None:
+    Args:
+        rewarding: False where no reward is read off: the features are then the next latent itself.
+    """
+
+    def __init__(
+        self,
+        model: ModelConfig,
+        shape: tuple[int, ...],
+        actions: ActionEncoder,
+        *,
+        rewarding: bool = True,
+    ) -> None:
         super().__init__()
         self.actions = actions
         norm = need(model.norm_type, "policy.model.norm_type")
@@ -43,7 +54,9 @@ class Dynamics(nn.Module):
             self.join = _two_layers(shape[0] + actions.width, shape[0], norm)
             self.body = nn.Identity()
             self.reward_body = (
-                _two_layers(shape[0], shape[0], norm) if self.residual else nn.Identity()
+                _two_layers(shape[0], shape[0], norm)
+                if self.residual and rewarding
+                else nn.Identity()
             )
 
     def forward(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
