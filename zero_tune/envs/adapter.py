@@ -69,7 +69,7 @@ class SlotEnv:
         self._legal = np.ones(spec.action.size if spec.action.kind == "discrete" else 0, bool)
         self._return, self._length, self._lives = 0.0, 0, 0
         self._last: tuple[Any, Mapping[str, Any]] | None = None
-        self._game_over = True
+        self._game_over, self._life_lost = True, False
 
     def reset(self, seed: int | None = None) -> Reading:
         """First observation of a new episode.
@@ -78,7 +78,8 @@ class SlotEnv:
         """
         if seed is not None:
             self.env.action_space.seed(seed)
-        if seed is None and not self._game_over and self._last is not None:
+        if seed is None and self._life_lost and self._last is not None:
+            self._life_lost = False
             return self._read(*self._last)
         result = self.env.reset(seed=seed)
         if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)):
@@ -87,6 +88,7 @@ class SlotEnv:
                 f"got {type(result).__name__}. Wrap the old gym environment."
             )
         self._return, self._length, self._game_over = 0.0, 0, False
+        self._life_lost = False
         self._lives = int(result[1].get("lives", 0))
         self._last = result
         return self._read(*result)
@@ -123,8 +125,8 @@ class SlotEnv:
             truncated = True
         self._game_over = terminated or truncated
         lives = int(info.get("lives", 0))
-        if self._life_ends and 0 < lives < self._lives:
-            terminated = True
+        self._life_lost = self._life_ends and 0 < lives < self._lives and not self._game_over
+        terminated = terminated or self._life_lost
         self._lives = lives
         return Step(
             self._read(obs, info),

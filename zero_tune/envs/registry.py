@@ -83,7 +83,8 @@ def inspect_env(env: EnvConfig) -> EnvSpec:
 
 def _inspect(env: EnvConfig, made: gym.Env[Any, Any]) -> tuple[EnvSpec, ObsCodec, ActionCodec]:
     name = env_name(env)
-    obs = observation_codec(name, made.observation_space, env.channel_layout)
+    layout = env.channel_layout or getattr(made.unwrapped, "channel_layout", None)
+    obs = observation_codec(name, made.observation_space, layout)
     action = action_codec(name, made.action_space)
     info = _probe(name, made)
     players = 2 if has_players(made.observation_space, info) else 1

@@ -52,6 +52,10 @@ class ObsCodec:
 def observation_codec(env_id: str, space: spaces.Space[Any], layout: str | None) -> ObsCodec:
     """How observations of ``space`` are read.
 
+    Args:
+        layout: of three-dimensional images; an environment may declare its own in an attribute
+            ``channel_layout``.
+
     Raises:
         ConfigError: the space is not supported, or its image layout is ambiguous.
     """
@@ -89,19 +93,18 @@ def observation_codec(env_id: str, space: spaces.Space[Any], layout: str | None)
 
 
 def _guess_layout(env_id: str, raw: tuple[int, ...]) -> str:
+    """The layout in which exactly one outer axis can be a channel axis (1 to 4 entries)."""
     first, last = raw[0] in _CHANNEL_COUNTS, raw[2] in _CHANNEL_COUNTS
-    if first == last and not (first and raw[0] != raw[2] and min(raw[0], raw[2]) == 1):
-        if first or raw[0] == raw[2]:
-            raise ConfigError(
-                "env.channel_layout",
-                f"is needed: an image of shape {raw} can be read both ways ({env_id})",
-                None,
-                "Set it to 'channels_first' or 'channels_last'.",
-            )
-        return "channels_first" if raw[0] < raw[2] else "channels_last"
-    if first and last:
+    if first != last:
+        return "channels_first" if first else "channels_last"
+    if first and 1 in (raw[0], raw[2]) and raw[0] != raw[2]:
         return "channels_first" if raw[0] == 1 else "channels_last"
-    return "channels_first" if first else "channels_last"
+    raise ConfigError(
+        "env.channel_layout",
+        f"is needed: an image of shape {raw} can be read both ways ({env_id})",
+        None,
+        "Set it to 'channels_first' or 'channels_last'.",
+    )
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ class Catch(gym.Env[Array, int]):
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
+    channel_layout = "channels_first"
+
     def __init__(self, rows: int = 10, columns: int = 5) -> None:
         self.rows, self.columns = rows, columns
         self.observation_space = gym.spaces.Box(0.0, 1.0, (1, rows, columns), np.float32)

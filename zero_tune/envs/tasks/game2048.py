@@ -42,6 +42,7 @@ class MiniGame2048(gym.Env[Array, int]):
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    channel_layout = "channels_first"
     planes = 16
 
     def __init__(self, R: int = 2, C: int = 2) -> None:

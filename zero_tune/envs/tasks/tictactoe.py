@@ -47,6 +47,8 @@ class TicTacToe(gym.Env[dict[str, Any], int]):
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
+    channel_layout = "channels_first"
+
     def __init__(self, opponent: str | None = None, agent_first: bool | None = True) -> None:
         if opponent not in (None, "random", "perfect"):
             raise ValueError(f"opponent must be None, 'random' or 'perfect', got {opponent!r}")
