@@ -108,7 +108,9 @@ class Transformer(nn.Module):
         self.dropout = nn.Dropout(shape.dropout)
         self.positions = None if shape.rotary else nn.Embedding(shape.window, shape.width)
         half = shape.width // shape.heads // 2
-        self._speeds = [_THETA ** (-i / half) for i in range(half)]  # radians per position
+        speeds = [_THETA ** (-i / half) for i in range(half)]  # radians per position
+        # no buffer: casting the model must not round it; [3, half] for queries, keys, values
+        self._speeds = torch.tensor([speeds, speeds, [0.0] * half], dtype=torch.float64)
         self._initialise()
 
     def _initialise(self) -> None:
@@ -153,11 +155,7 @@ class Transformer(nn.Module):
 
         Angles in float64: in float32 they lose a digit every ten positions.
         """
-        speeds = torch.tensor(
-            [self._speeds] * 2 + [[0.0] * len(self._speeds)],
-            dtype=torch.float64,
-            device=position.device,
-        )
+        speeds = self._speeds.to(position.device)
         angle = position[:, :, None, None] * speeds  # [B or 1, N, 3, half]
         turn = torch.complex(torch.cos(angle), torch.sin(angle)).unsqueeze(-2)
         return turn if dtype == torch.float64 else turn.to(torch.complex64)
