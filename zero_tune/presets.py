@@ -22,7 +22,7 @@ _VECTOR: dict[str, Any] = {
         "frame_stack_num": 1,
         "num_channels": 64,
         "downsample": False,
-        "norm_type": "BN",
+        "norm_type": "LN",  # batch statistics of a small replay buffer mislead evaluation
         "latent_norm": "none",
         "latent_state_dim": 128,
         "fc_hidden": 64,
@@ -70,7 +70,6 @@ _IMAGE: dict[str, Any] = merge(
         "model": {
             "model_type": "conv",
             "num_channels": 16,
-            "norm_type": "BN",
             "latent_norm": "minmax",
             "self_supervised_learning_loss": False,
             "fc_hidden": 32,
