@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from zero_tune.types import (
     Array,
-    Candidates,
     CollectResult,
     CollectTask,
     EvalResult,
@@ -61,25 +60,6 @@ class WorldModel(Protocol):
 
     def node_store(self, root: RootOutput, num_simulations: int) -> NodeStore:
         """Storage for one search from ``root``."""
-
-
-class Proposal(Protocol):
-    """Which K actions are considered at a node."""
-
-    num_slots: int  # K
-
-    def propose(
-        self, policy: Array, legal: Array | None, rng: Array, is_root: bool, explore: bool
-    ) -> Candidates:
-        """Candidates from policy parameters.
-
-        Args:
-            policy: [B, P] network output.
-            legal: [B, A] bool at the root, None inside the tree.
-            rng: [B] uint64 row generator states, advanced in place.
-            is_root: root of the tree.
-            explore: collect or reanalysis (True), evaluation (False).
-        """
 
 
 @runtime_checkable

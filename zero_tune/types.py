@@ -109,14 +109,6 @@ class UnrollOutput(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Candidates:
-    """The K actions a node considers."""
-
-    actions: Array | None  # [B, K, D]; None: slot k is action k
-    prior_logits: Array  # [B, K] f32; -inf = slot unused or illegal
-
-
-@dataclass(frozen=True)
 class PolicyTarget:
     """A policy target is actions plus weights (after rlax)."""
 
