@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tests.contract.rows import config_for, rows
+from zero_tune.config import merge
 from zero_tune.errors import SnapshotMismatch
 from zero_tune.models.inference import InferenceModel
 from zero_tune.policies import seeded_model
@@ -41,9 +42,11 @@ def actions(env, rng, shape):
     return rng.uniform(-1, 1, (*shape, env.action.size)).astype(np.float32)
 
 
+@pytest.mark.parametrize("norm", ["LN", "BN"])
 @pytest.mark.parametrize("name, kind", KINDS, ids=[f"{a}-{b}" for a, b in KINDS])
-def test_folded_and_traced_equals_eager_for_any_batch_size_and_after_new_weights(name, kind):
-    config, env = resolve(config_for(name, kind))
+def test_folded_and_traced_equals_eager_for_any_batch_size_and_after_new_weights(name, kind, norm):
+    data = merge(config_for(name, kind), {"policy": {"model": {"norm_type": norm}}})
+    config, env = resolve(data)
     model = seeded_model(config.policy, env, 0)
     fast = InferenceModel(model)
     for seed, batch in ((1, 2), (2, 5)):
@@ -70,8 +73,9 @@ def test_folded_and_traced_equals_eager_for_any_batch_size_and_after_new_weights
                     )
 
 
-def test_a_learner_left_in_train_mode_would_differ():
-    config, env = resolve(config_for("muzero", "vector"))
+def test_a_learner_left_in_train_mode_would_differ_under_batch_norm():
+    data = merge(config_for("muzero", "vector"), {"policy": {"model": {"norm_type": "BN"}}})
+    config, env = resolve(data)
     model = shaken(seeded_model(config.policy, env, 0))
     history = a_history(model, env, config, 4)
     with torch.no_grad():
