@@ -171,8 +171,8 @@ MODEL_CASES = (
 def model_row(case: ModelCase, roots: int, simulations: int, repeats: int) -> str:
     """One table row: initial inference and search of ``roots`` roots."""
     import torch
-    from zero_tune.models.inference import InferenceModel
 
+    from zero_tune.models.inference import InferenceModel
     from zero_tune.policies import build_search as build_policy_search
     from zero_tune.policies import seeded_model
     from zero_tune.presets import resolve
