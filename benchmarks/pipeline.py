@@ -19,6 +19,7 @@ from benchmarks.machine import describe, tree_rss_mb
 
 WORK: dict[str, Any] = {
     "env": {"env_id": "CartPole-v0", "collector_env_num": 8, "n_evaluator_episode": 3},
+    "iteration": {"min_time_s": 1.0},
     "policy": {
         "num_segments": 8,
         "game_segment_length": 50,
@@ -33,6 +34,7 @@ WORK: dict[str, Any] = {
         "train_start_after_envsteps": 0,
         "eval_freq": 1_000_000,
         "max_env_step": 10_000_000,
+        "async_pipeline": {"eval_at_start": False},
         "model": {"latent_state_dim": 128},
     },
 }
@@ -52,13 +54,12 @@ def measure(mode: str, seconds: float) -> dict[str, float]:
         driver.turn()
     first = time.perf_counter() - start
     while driver.learner.train_iter < 100:
-        driver.turn()
+        trial.train()
     steps, updates, since = driver.ledger.envstep, driver.learner.train_iter, time.perf_counter()
     memory = 0.0
     while time.perf_counter() - since < seconds:
-        driver.turn()
-        if driver.learner.train_iter % 50 == 0:
-            memory = max(memory, tree_rss_mb())
+        trial.train()
+        memory = max(memory, tree_rss_mb())
     took = time.perf_counter() - since
     out = {
         "env steps/s": (driver.ledger.envstep - steps) / took,

@@ -57,7 +57,7 @@ _VECTOR: dict[str, Any] = {
     "latent_grad_scale": 0.5,
     "optim_type": "Adam",
     "learning_rate": 3e-3,
-    "weight_decay": 1e-4,
+    "weight_decay": 0.0,  # in Adam it outweighs the gradient of whatever is rare in the data
     "grad_clip_value": 10.0,
     "piecewise_decay_lr_scheduler": False,
     "target_update_freq": 100,
@@ -163,9 +163,17 @@ _TOKEN: dict[str, Any] = {
 }
 
 _TYPE: dict[str, dict[str, Any]] = {
+    # the consistency loss draws a latent to what one observation shows: the opposite of remembering
+    "muzero_context": {
+        "model": {"self_supervised_learning_loss": False},
+        "ssl_loss_weight": 0.0,
+        "latent_grad_scale": 1.0,
+    },
+    # here memory is the recurrent state, and the predicted latent has no other loss
     "muzero_rnn_full_obs": {
         "model": {"self_supervised_learning_loss": True},
         "ssl_loss_weight": 2.0,
+        "latent_grad_scale": 1.0,
     },
     "efficientzero": {"model": {"self_supervised_learning_loss": True}, "ssl_loss_weight": 2.0},
     "sampled_efficientzero": merge(

@@ -79,7 +79,8 @@ class Learner:
         """
         self._check_targets(batch)
         self._set_lr()
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         with self._seeded_dropout(), self._autocast():
             output: UnrollOutput = self.model.unroll(batch)  # type: ignore[operator]
         output = self._finish(output, batch)

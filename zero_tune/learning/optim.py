@@ -16,12 +16,12 @@ def build_optimizer(model: nn.Module, policy: PolicyConfig) -> torch.optim.Optim
     params = [p for p in model.parameters() if p.requires_grad]
     if kind == "SGD":
         return torch.optim.SGD(
-            params, lr=lr, momentum=policy.momentum, weight_decay=decay, foreach=True
+            params, lr=lr, momentum=policy.momentum, weight_decay=decay, fused=True
         )
     if kind == "Adam":
-        return torch.optim.Adam(params, lr=lr, weight_decay=decay, foreach=True)
+        return torch.optim.Adam(params, lr=lr, weight_decay=decay, fused=True)
     groups = [
         {"params": [p for p in params if p.dim() >= 2], "weight_decay": decay},
         {"params": [p for p in params if p.dim() < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), foreach=True)
+    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), fused=True)

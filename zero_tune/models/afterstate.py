@@ -12,7 +12,7 @@ from zero_tune.config import ModelConfig, PolicyConfig, need
 from zero_tune.models.encoders import ActionEncoder
 from zero_tune.models.heads import Prediction
 from zero_tune.models.latent import Dynamics, LatentModel, plane_of
-from zero_tune.models.layers import MLP, scale_gradient, to_float
+from zero_tune.models.layers import MLP, over_steps, scale_gradient, to_float
 from zero_tune.ops.support import decode_pair
 from zero_tune.types import (
     ActionSpec,
@@ -28,22 +28,27 @@ Branch = Callable[[LatentState, Tensor], StepOutput]
 
 
 class ChanceEncoder(nn.Module):
-    """Two successive observations to logits over chance codes [B, C]."""
+    """Two successive observations to logits over chance codes [B, C].
+
+    The logits are batch-normalised, without which all transitions start with the code whose bias is largest:
+    the dynamics learn to ignore it, no gradient tells the encoder to use another, and the commitment loss
+    makes it certain of the one it has. With it every code is in use from the first update.
+    """
 
     def __init__(self, shape: tuple[int, ...], codes: int) -> None:
         super().__init__()
-        if len(shape) == 1:
-            self.net: nn.Module = MLP(2 * shape[0], [128, 64], codes, "none")
-            return
         layers: list[nn.Module] = []
-        channels, side = 2 * shape[0], max(shape[1:])
-        while side > 8:
-            layers += [nn.Conv2d(channels, 32, 3, 2, 1), nn.ReLU()]
-            channels, side = 32, (side + 1) // 2
-        layers += [nn.Conv2d(channels, 32, 3, 1, 1), nn.ReLU(), nn.Flatten(1)]
-        with torch.no_grad():
-            width = nn.Sequential(*layers)(torch.zeros(1, 2 * shape[0], *shape[1:])).shape[1]
-        self.net = nn.Sequential(*layers, MLP(width, [128, 64], codes, "none"))
+        width = 2 * shape[0]
+        if len(shape) == 3:
+            channels, side = width, max(shape[1:])
+            while side > 8:
+                layers += [nn.Conv2d(channels, 32, 3, 2, 1), nn.ReLU()]
+                channels, side = 32, (side + 1) // 2
+            layers += [nn.Conv2d(channels, 32, 3, 1, 1), nn.ReLU(), nn.Flatten(1)]
+            with torch.no_grad():
+                width = nn.Sequential(*layers)(torch.zeros(1, 2 * shape[0], *shape[1:])).shape[1]
+        head = MLP(width, [128, 64], codes, "none")
+        self.net = nn.Sequential(*layers, head, nn.BatchNorm1d(codes, affine=False))
 
     def forward(self, before: Tensor, after: Tensor) -> Tensor:
         """[B, C] logits."""
@@ -75,7 +80,7 @@ class AfterstateModel(LatentModel):
         plane = plane_of(shape)
         code_spec = ActionSpec("continuous", self.codes)  # codes travel as (nearly) one-hot vectors
         actions = ActionEncoder(env.action, plane, one_hot)
-        self.afterstate_dynamics = Dynamics(model, shape, actions, rewarding=False)
+        self.afterstate_dynamics = Dynamics(model, shape, actions)
         self.dynamics = Dynamics(model, shape, ActionEncoder(code_spec, plane))
         discrete = ActionSpec("discrete", self.codes)
         self.afterstate_prediction = Prediction(model, shape, discrete, self.value_support.size)
@@ -91,7 +96,7 @@ class AfterstateModel(LatentModel):
 
     def decide(self, state: LatentState, action: Tensor) -> StepOutput:
         """From decision nodes: afterstates, with their code distribution and value; reward 0."""
-        latent, _ = self.afterstate_dynamics(state["latent"], action)
+        latent = self.afterstate_dynamics(state["latent"], action)
         logits, value = self.afterstate_prediction(latent)
         value = self.value_support.decode(value)
         return self._step(torch.zeros_like(value), logits, value, latent, True)
@@ -99,8 +104,8 @@ class AfterstateModel(LatentModel):
     def resolve(self, state: LatentState, code: Tensor) -> StepOutput:
         """From chance nodes: the next decision node and the reward of the whole step."""
         one_hot = functional.one_hot(code[:, 0].long().clamp(max=self.codes - 1), self.codes)
-        latent, features = self.dynamics(state["latent"], one_hot.to(state["latent"].dtype))
-        reward, _ = self.reward_logits(features, {}, 0)
+        latent = self.dynamics(state["latent"], one_hot.to(state["latent"].dtype))
+        reward = self.reward_head(self.reward_stem(latent))
         policy, value = self.prediction(latent)
         reward, value = decode_pair(self.reward_support, reward, self.value_support, value)
         return self._step(reward, policy, value, latent, False)
@@ -121,58 +126,44 @@ class AfterstateModel(LatentModel):
 
     def unroll(self, batch: SampleBatch) -> UnrollOutput:
         """T whole steps; the code of step k comes from o_{t+k}, o_{t+k+1} or from the true label."""
-        latent = self.representation(batch.obs[:, 0])
-        policy, value = self.prediction(latent)
-        policies, values, rewards, latents = [self._pad(policy)], [value], [], [latent]
-        chance: dict[str, list[Tensor]] = {name: [] for name in _CHANCE_EXTRAS}
+        code, soft, hard = self._codes(batch)
+        latents, afterstates = [self.representation(batch.obs[:, 0])], []
         for k in range(batch.action.shape[1]):
-            code, soft, hard = self._code(batch, k)
-            start = scale_gradient(latent, self.grad_scale)
-            after, _ = self.afterstate_dynamics(start, batch.action[:, k])
-            code_logits, after_value = self.afterstate_prediction(after)
-            latent, features = self.dynamics(after, code)
-            rewards.append(self.reward_logits(features, {}, k)[0])
-            policy, value = self.prediction(latent)
-            policies.append(self._pad(policy))
-            values.append(value)
-            latents.append(latent)
-            for name, x in zip(_CHANCE_EXTRAS, (code_logits, after_value, soft, hard), strict=True):
-                chance[name].append(x)
+            start = scale_gradient(latents[-1], self.grad_scale)
+            afterstates.append(self.afterstate_dynamics(start, batch.action[:, k]))
+            latents.append(self.dynamics(afterstates[-1], code[:, k]))
         stacked = torch.stack(latents, 1)
-        extras = {name: torch.stack(xs, 1) for name, xs in chance.items()}
-        extras.update(self.consistency_extras(stacked[:, 1:], batch))
-        return UnrollOutput(
-            torch.stack(policies, 1),
-            torch.stack(values, 1),
-            torch.stack(rewards, 1),
-            stacked,
-            extras,
+        policy, value = over_steps(self.prediction, stacked)
+        code_logits, after_value = over_steps(
+            self.afterstate_prediction, torch.stack(afterstates, 1)
         )
+        extras = {
+            "afterstate_policy_logits": code_logits,
+            "afterstate_value_logits": after_value,
+            "chance_soft": soft,
+            "chance_onehot": hard,
+            **self.consistency_extras(stacked[:, 1:], batch),
+        }
+        reward = self.reward_logits(stacked[:, 1:])
+        return UnrollOutput(self._pad(policy), value, reward, stacked, extras)
 
-    def _code(self, batch: SampleBatch, k: int) -> tuple[Tensor, Tensor, Tensor]:
-        """(code fed to the dynamics, encoder distribution, one-hot code), each [B, C].
+    def _codes(self, batch: SampleBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """(code fed to the dynamics, encoder distribution, one-hot code), each [B, T, C].
 
         The code is one-hot in the forward pass and lets the gradient of reward, value and policy losses
         through to the encoder's softmax (straight-through); otherwise the encoder would never learn.
         """
-        soft = torch.softmax(self.chance_encoder(batch.obs[:, k], batch.obs[:, k + 1]), -1)
+        logits = over_steps(self.chance_encoder, batch.obs[:, :-1], batch.obs[:, 1:])
+        soft = torch.softmax(logits, -1)
         hard = functional.one_hot(soft.argmax(-1), self.codes).to(soft.dtype)
         code = hard + soft - soft.detach()
         if self.true_labels and batch.chance is not None:
-            label = batch.chance[:, k]
-            known = (label >= 0)[:, None]
+            label = batch.chance
+            known = (label >= 0).unsqueeze(-1)
             true = functional.one_hot(label.clamp(0, self.codes - 1), self.codes).to(soft.dtype)
             hard = torch.where(known, true, hard)
             code = torch.where(known, true, code)
         return code, soft, hard
-
-
-_CHANCE_EXTRAS = (
-    "afterstate_policy_logits",
-    "afterstate_value_logits",
-    "chance_soft",
-    "chance_onehot",
-)
 
 
 def join_branches(

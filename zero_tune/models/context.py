@@ -32,7 +32,7 @@ class ContextModel(LatentModel):
         latent = self.representation(history.obs[rows, first])
         for k in range(length - 1):
             index = (first + k).clamp(max=length - 1)
-            moved, _ = self.dynamics(latent, history.action[rows, index])
+            moved = self.dynamics(latent, history.action[rows, index])
             going = (age > k).view(-1, *([1] * (latent.dim() - 1)))
             latent = torch.where(going, moved, latent)
         return self.root(latent)

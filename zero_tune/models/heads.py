@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zero_tune.config import ModelConfig, need
-from zero_tune.models.layers import MLP, Normed, ResBlock
+from zero_tune.models.layers import MLP, Normed, ResBlock, two_layers
 from zero_tune.types import ActionSpec
 
 _LOG_SIGMA_RANGE = (-20.0, 2.0)
@@ -52,11 +52,14 @@ class GaussianOutput(nn.Module):
 
 
 class Stem(nn.Module):
-    """Latent to flat features of one head: 1x1 conv - norm - relu - flatten, or nothing for vectors."""
+    """Latent to flat features of one head: 1x1 conv - norm - relu - flatten.
 
-    def __init__(self, shape: tuple[int, ...], norm: str) -> None:
+    For vectors nothing, or two layers if ``deep``.
+    """
+
+    def __init__(self, shape: tuple[int, ...], norm: str, *, deep: bool = False) -> None:
         super().__init__()
-        self.net: nn.Module = nn.Identity()
+        self.net: nn.Module = two_layers(shape[0], shape[0], norm) if deep else nn.Identity()
         self.width = shape[0]
         if len(shape) == 3:
             layer = nn.Conv2d(shape[0], _CONV_HEAD_CHANNELS, 1)
@@ -102,10 +105,7 @@ class Prediction(nn.Module):
                 *[ResBlock(shape[0], norm) for _ in range(model.num_res_blocks)]
             )
         else:
-            layers: list[nn.Module] = []
-            for _ in range(2):
-                layers += [Normed(nn.Linear(shape[0], shape[0]), norm), nn.ReLU()]
-            self.body = nn.Sequential(*layers)
+            self.body = two_layers(shape[0], shape[0], norm)
         self.policy_stem, self.value_stem = Stem(shape, norm), Stem(shape, norm)
         self.policy = policy_head(self.policy_stem.width + extra, model, action)
         self.value = categorical_head(self.value_stem.width + extra, model, value_size)

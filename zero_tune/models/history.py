@@ -10,7 +10,7 @@ from zero_tune.config import ModelConfig, PolicyConfig, need
 from zero_tune.models.encoders import ActionEncoder, latent_norm
 from zero_tune.models.heads import Prediction, categorical_head
 from zero_tune.models.latent import LatentModel, plane_of
-from zero_tune.models.layers import Normed, ResBlock, conv, scale_gradient
+from zero_tune.models.layers import Normed, ResBlock, conv, over_steps, scale_gradient
 from zero_tune.types import (
     EnvSpec,
     History,
@@ -22,6 +22,7 @@ from zero_tune.types import (
 )
 
 _CHANNELS = 16
+_KEEP_BIAS = 2.0  # of the GRU's update gate: 0.88 of the state survives a step, not half
 
 
 class RecurrentDynamics(nn.Module):
@@ -48,6 +49,8 @@ class RecurrentDynamics(nn.Module):
             width = shape[0]
         self.squeeze = nn.Linear(size, width, bias=False)
         self.gru = nn.GRUCell(width, hidden)
+        with torch.no_grad():  # start by keeping what is remembered, as an LSTM's forget gate does
+            self.gru.bias_ih[hidden : 2 * hidden] = _KEEP_BIAS
         self.back = nn.Sequential(
             Normed(nn.Linear(hidden, hidden), norm),
             nn.ReLU(),
@@ -93,7 +96,7 @@ class HistoryModel(LatentModel):
         age = torch.minimum(torch.remainder(history.timestep, length), history.length - 1).clamp(
             min=0
         )
-        latents = self.representation(history.obs.flatten(0, 1)).unflatten(0, (batch, length))
+        latents = over_steps(self.representation, history.obs)
         hidden = latents.new_zeros((batch, self.hidden))
         for m in range(length - 1):
             _, moved = self.dynamics(latents[:, m], hidden, history.action[:, m])
@@ -117,19 +120,16 @@ class HistoryModel(LatentModel):
     def unroll(self, batch: SampleBatch) -> UnrollOutput:
         """Teacher-forced: each step starts from the encoded real observation."""
         steps, size = batch.action.shape[1], batch.action.shape[0]
-        true = self.representation(batch.obs.flatten(0, 1)).unflatten(0, (size, steps + 1))
-        hidden = true.new_zeros((size, self.hidden))
-        policy, value = self.prediction(true[:, 0], hidden)
-        policies, values, rewards, predicted = [policy], [value], [], []
+        true = over_steps(self.representation, batch.obs)
+        hidden = [true.new_zeros((size, self.hidden))]
+        predicted = []
         for k in range(steps):
             latent = scale_gradient(true[:, k], self.grad_scale)
-            guess, hidden = self.dynamics(latent, hidden, batch.action[:, k])
-            rewards.append(self.reward_head(hidden))
-            policy, value = self.prediction(true[:, k + 1], hidden)
-            policies.append(policy)
-            values.append(value)
+            guess, moved = self.dynamics(latent, hidden[-1], batch.action[:, k])
             predicted.append(guess)
+            hidden.append(moved)
+        memory = torch.stack(hidden, 1)
+        policy, value = over_steps(self.prediction, true, memory)
+        reward = over_steps(self.reward_head, memory[:, 1:])
         extras = self.consistency_extras(torch.stack(predicted, 1), batch)
-        return UnrollOutput(
-            torch.stack(policies, 1), torch.stack(values, 1), torch.stack(rewards, 1), true, extras
-        )
+        return UnrollOutput(policy, value, reward, true, extras)

@@ -9,7 +9,7 @@ from torch.nn import functional
 from zero_tune.config import ModelConfig, PolicyConfig, need
 from zero_tune.models.encoders import ActionEncoder, Encoder, latent_norm
 from zero_tune.models.heads import Consistency, Prediction, Stem, categorical_head
-from zero_tune.models.layers import Normed, ResBlock, conv, scale_gradient
+from zero_tune.models.layers import ResBlock, conv, over_steps, scale_gradient, two_layers
 from zero_tune.models.store import PoolStore
 from zero_tune.ops.support import Support, decode_pair
 from zero_tune.types import (
@@ -24,61 +24,39 @@ from zero_tune.types import (
 
 
 class Dynamics(nn.Module):
-    """(latent, action) to (next latent, features for the reward head).
+    """(latent, action) to the next latent."""
 
-    Args:
-        rewarding: False where no reward is read off: the features are then the next latent itself.
-    """
-
-    def __init__(
-        self,
-        model: ModelConfig,
-        shape: tuple[int, ...],
-        actions: ActionEncoder,
-        *,
-        rewarding: bool = True,
-    ) -> None:
+    def __init__(self, model: ModelConfig, shape: tuple[int, ...], actions: ActionEncoder) -> None:
         super().__init__()
         self.actions = actions
         norm = need(model.norm_type, "policy.model.norm_type")
         self.image = len(shape) == 3
         self.residual = self.image or model.res_connection_in_dynamics
         self.norm = latent_norm(model, shape)
+        width = shape[0] + actions.width
+        self.body: nn.Module = nn.Identity()
         if self.image:
-            self.join: nn.Module = conv(shape[0] + actions.width, shape[0], norm)
-            self.body: nn.Module = nn.Sequential(
+            self.join: nn.Module = conv(width, shape[0], norm)
+            self.body = nn.Sequential(
                 *[ResBlock(shape[0], norm) for _ in range(model.num_res_blocks)]
             )
-            self.reward_body: nn.Module = nn.Identity()
         else:
-            self.join = _two_layers(shape[0] + actions.width, shape[0], norm)
-            self.body = nn.Identity()
-            self.reward_body = (
-                _two_layers(shape[0], shape[0], norm)
-                if self.residual and rewarding
-                else nn.Identity()
-            )
+            self.join = two_layers(width, shape[0], norm)
 
-    def forward(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Next latent and reward features, both of the latent's shape."""
+    def forward(self, latent: Tensor, action: Tensor) -> Tensor:
+        """[B, *latent_shape], [B, D] -> [B, *latent_shape]."""
         x = self.join(torch.cat([latent, self.actions(action)], 1))
         if self.image:
             x = functional.relu(x + latent)
         elif self.residual:
             x = x + latent
-        nxt = self.norm(self.body(x))
-        return nxt, self.reward_body(nxt)
+        nxt: Tensor = self.norm(self.body(x))
+        return nxt
 
 
 def plane_of(shape: tuple[int, ...]) -> tuple[int, int] | None:
     """(h, w) of an image latent, None for a vector."""
     return (shape[1], shape[2]) if len(shape) == 3 else None
-
-
-def _two_layers(width: int, out: int, norm: str) -> nn.Sequential:
-    return nn.Sequential(
-        Normed(nn.Linear(width, out), norm), nn.ReLU(), Normed(nn.Linear(out, out), norm), nn.ReLU()
-    )
 
 
 class LatentModel(nn.Module):
@@ -115,7 +93,7 @@ class LatentModel(nn.Module):
         one_hot = model.discrete_action_encoding_type == "one_hot"
         self.dynamics = Dynamics(model, shape, ActionEncoder(env.action, plane_of(shape), one_hot))
         norm = need(model.norm_type, "policy.model.norm_type")
-        self.reward_stem = Stem(shape, norm)
+        self.reward_stem = Stem(shape, norm, deep=model.res_connection_in_dynamics)
         self.reward_head = categorical_head(self.reward_stem.width, model, self.reward_support.size)
         self.prediction = Prediction(model, shape, env.action, self.value_support.size)
 
@@ -130,17 +108,16 @@ class LatentModel(nn.Module):
 
     def recurrent_inference(self, state: LatentState, action: Tensor) -> StepOutput:
         """One step of the learned dynamics; reward and value on the raw scale."""
-        latent, features = self.dynamics(state["latent"], action)
-        reward, _ = self.reward_logits(features, {}, 0)
+        latent = self.dynamics(state["latent"], action)
+        reward = self.reward_head(self.reward_stem(latent))
         policy, value = self.prediction(latent)
         reward, value = decode_pair(self.reward_support, reward, self.value_support, value)
         return StepOutput(reward, policy, value, {"latent": latent})
 
-    def reward_logits(
-        self, features: Tensor, memory: LatentState, step: int
-    ) -> tuple[Tensor, LatentState]:
-        """Reward logits of unroll step ``step``, and what the reward head remembers."""
-        return self.reward_head(self.reward_stem(features)), memory
+    def reward_logits(self, latents: Tensor) -> Tensor:
+        """Reward logits [B, T, S] of the unrolled latents [B, T, *latent_shape]."""
+        logits: Tensor = over_steps(lambda x: self.reward_head(self.reward_stem(x)), latents)
+        return logits
 
     def node_store(self, root: RootOutput, num_simulations: int) -> PoolStore:
         """A pool of latents, one slot per node."""
@@ -148,39 +125,22 @@ class LatentModel(nn.Module):
 
     def unroll(self, batch: SampleBatch) -> UnrollOutput:
         """Encode o_t, then T steps of dynamics; with consistency also encode o_{t+1..t+T}."""
-        latent = self.representation(batch.obs[:, 0])
-        policy, value = self.prediction(latent)
-        policies, values, rewards, latents = [policy], [value], [], [latent]
-        memory: LatentState = {}
+        latents = [self.representation(batch.obs[:, 0])]
         for k in range(batch.action.shape[1]):
-            latent, features = self.dynamics(
-                scale_gradient(latent, self.grad_scale), batch.action[:, k]
-            )
-            reward, memory = self.reward_logits(features, memory, k)
-            rewards.append(reward)
-            policy, value = self.prediction(latent)
-            policies.append(policy)
-            values.append(value)
-            latents.append(latent)
+            start = scale_gradient(latents[-1], self.grad_scale)
+            latents.append(self.dynamics(start, batch.action[:, k]))
         stacked = torch.stack(latents, 1)
-        return UnrollOutput(
-            torch.stack(policies, 1),
-            torch.stack(values, 1),
-            torch.stack(rewards, 1),
-            stacked,
-            self.consistency_extras(stacked[:, 1:], batch),
-        )
+        policy, value = over_steps(self.prediction, stacked)
+        extras = self.consistency_extras(stacked[:, 1:], batch)
+        return UnrollOutput(policy, value, self.reward_logits(stacked[:, 1:]), stacked, extras)
 
     def consistency_extras(self, predicted: Tensor, batch: SampleBatch) -> dict[str, Tensor]:
         """Projected predicted and encoded latents [B, T, d] for the consistency loss."""
-        if self.consistency is None or not self.needs_future_obs:
+        consistency = self.consistency
+        if consistency is None or not self.needs_future_obs:
             return {}
-        steps = predicted.shape[1]
         with torch.no_grad():
-            encoded = self.representation(batch.obs[:, 1:].flatten(0, 1))
-            target = self.consistency.target(encoded)
-        online = self.consistency.online(predicted.flatten(0, 1))
-        return {
-            "ssl_online": online.unflatten(0, (-1, steps)),
-            "ssl_target": target.unflatten(0, (-1, steps)),
-        }
+            target = over_steps(
+                lambda obs: consistency.target(self.representation(obs)), batch.obs[:, 1:]
+            )
+        return {"ssl_online": over_steps(consistency.online, predicted), "ssl_target": target}

@@ -6,7 +6,8 @@ fold batch norm into the weights by swapping that module alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -64,6 +65,13 @@ class ResBlock(nn.Module):
         """relu(skip(x) + f(x))."""
         out = self.second(functional.relu(self.first(x)))
         return functional.relu(out + self.skip(x))
+
+
+def two_layers(width: int, out: int, norm: str) -> nn.Sequential:
+    """Linear - norm - relu twice."""
+    return nn.Sequential(
+        Normed(nn.Linear(width, out), norm), nn.ReLU(), Normed(nn.Linear(out, out), norm), nn.ReLU()
+    )
 
 
 class MLP(nn.Sequential):
@@ -129,6 +137,19 @@ class LatentNorm(nn.Module):
 def scale_gradient(x: Tensor, scale: float) -> Tensor:
     """``x`` forward; its gradient times ``scale`` backward (MuZero appendix G: 1/2 at the dynamics)."""
     return x if scale == 1.0 else x * scale + x.detach() * (1.0 - scale)
+
+
+def over_steps(function: Callable[..., Any], *sequences: Tensor) -> Any:
+    """A function of rows, applied to all steps of [B, T, ...] at once; its output(s) as [B, T, ...].
+
+    One call for T steps costs little more than one for a single step. Batch norm sees the same mixture of
+    real and imagined latents that its running statistics describe.
+    """
+    steps = sequences[0].shape[1]
+    out = function(*(x.flatten(0, 1) for x in sequences))
+    if isinstance(out, Tensor):
+        return out.unflatten(0, (-1, steps))
+    return tuple(x.unflatten(0, (-1, steps)) for x in out)
 
 
 def to_float(obs: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch.nn import functional
 from zero_tune.config import ModelConfig, PolicyConfig, need
 from zero_tune.models.heads import categorical_head
 from zero_tune.models.latent import LatentModel
+from zero_tune.models.layers import over_steps
 from zero_tune.ops.support import decode_pair
 from zero_tune.types import EnvSpec, LatentState, RootOutput, StepOutput
 
@@ -42,25 +43,26 @@ class ValuePrefixModel(LatentModel):
         )
         return root
 
-    def reward_logits(
-        self, features: Tensor, memory: LatentState, step: int
-    ) -> tuple[Tensor, LatentState]:
-        """Prefix logits; the LSTM restarts at steps 0, horizon, 2 horizon, ..."""
-        x = self.reward_stem(features)
-        if step % self.horizon == 0 and not memory:
-            zeros = x.new_zeros((x.shape[0], self.width))
-            memory = {"h": zeros, "c": zeros}
-        h, c = self.lstm(x, (memory["h"], memory["c"]))
-        logits = self.reward_head(functional.relu(self.prefix_norm(h)))
-        after = {} if (step + 1) % self.horizon == 0 else {"h": h, "c": c}
-        return logits, after
+    def reward_logits(self, latents: Tensor) -> Tensor:
+        """Prefix logits [B, T, S]; the LSTM restarts at steps 0, horizon, 2 horizon, ..."""
+        features = over_steps(self.reward_stem, latents)
+        hidden, memory = [], None
+        for k in range(features.shape[1]):
+            h, c = self.lstm(features[:, k], None if k % self.horizon == 0 else memory)
+            memory = (h, c)
+            hidden.append(h)
+        logits: Tensor = over_steps(self._prefix_logits, torch.stack(hidden, 1))
+        return logits
+
+    def _prefix_logits(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.reward_head(functional.relu(self.prefix_norm(hidden)))
+        return logits
 
     def recurrent_inference(self, state: LatentState, action: Tensor) -> StepOutput:
         """One step; the edge's reward is the growth of the prefix."""
-        latent, features = self.dynamics(state["latent"], action)
-        x = self.reward_stem(features)
-        h, c = self.lstm(x, (state["h"], state["c"]))
-        logits = self.reward_head(functional.relu(self.prefix_norm(h)))
+        latent = self.dynamics(state["latent"], action)
+        h, c = self.lstm(self.reward_stem(latent), (state["h"], state["c"]))
+        logits = self._prefix_logits(h)
         policy, value = self.prediction(latent)
         prefix, value = decode_pair(self.reward_support, logits, self.value_support, value)
         depth = state["depth"] + 1.0
