@@ -8,25 +8,26 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from typing import Any
 
 from benchmarks.machine import describe
 
-CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("muzero", "CartPole-v1", {}),
-    ("muzero_context", "CartPole-v1", {}),
-    ("muzero_rnn_full_obs", "CartPole-v1", {}),
-    ("efficientzero", "CartPole-v1", {}),
-    ("sampled_muzero", "Pendulum-v1", {}),
-    ("gumbel_muzero", "CartPole-v1", {}),
-    ("stochastic_muzero", "CartPole-v1", {}),
-    ("unizero", "CartPole-v1", {}),
-    ("muzero", "zero_tune/Catch-v0", {}),
-    ("unizero", "zero_tune/Catch-v0", {}),
+CASES = (
+    ("muzero", "CartPole-v1"),
+    ("muzero_context", "CartPole-v1"),
+    ("muzero_rnn_full_obs", "CartPole-v1"),
+    ("efficientzero", "CartPole-v1"),
+    ("sampled_muzero", "Pendulum-v1"),
+    ("gumbel_muzero", "CartPole-v1"),
+    ("stochastic_muzero", "CartPole-v1"),
+    ("unizero", "CartPole-v1"),
+    ("muzero", "zero_tune/Catch-v0"),
+    ("unizero", "zero_tune/Catch-v0"),
 )
 
 
-def measure(policy_type: str, env_id: str, over: dict[str, Any], updates: int) -> dict[str, float]:
+def measure(
+    policy_type: str, env_id: str, updates: int, batch_size: int | None
+) -> dict[str, float]:
     """Milliseconds (medians) of batch making and of the update."""
     from zero_tune.assembly import build_collector, build_learner_side
     from zero_tune.presets import resolve
@@ -34,7 +35,12 @@ def measure(policy_type: str, env_id: str, over: dict[str, Any], updates: int) -
 
     user = {
         "env": {"env_id": env_id, "collector_env_num": 8},
-        "policy": {"type": policy_type, "num_segments": 16, "num_simulations": 2, **over},
+        "policy": {
+            "type": policy_type,
+            "num_segments": 16,
+            "num_simulations": 2,
+            "batch_size": batch_size,
+        },
     }
     config, env = resolve(user)
     side = build_learner_side(config, env)
@@ -73,11 +79,10 @@ def main() -> None:
     torch.set_num_threads(1)
     print(describe("torch", "numpy"))
     print(f"{'type':22} {'environment':20} batch size  update ms  making ms  values/update")
-    for policy_type, env_id, over in CASES:
+    for policy_type, env_id in CASES:
         if args.type and policy_type not in args.type:
             continue
-        over = over if args.batch_size is None else {**over, "batch_size": args.batch_size}
-        row = measure(policy_type, env_id, over, args.updates)
+        row = measure(policy_type, env_id, args.updates, args.batch_size)
         print(
             f"{policy_type:22} {env_id:20} {row['size']:10} {row['update']:10.1f}"
             f" {row['batch']:10.2f} {row['bootstrapped']:14.1f}",

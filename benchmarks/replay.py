@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-import numba
 import numpy as np
-import pyarrow as pa
 
+from benchmarks.machine import describe
 from zero_tune.replay.buffer import ReplayBuffer
 from zero_tune.types import ActionSpec, EnvSpec, Segment
 
@@ -158,9 +154,8 @@ def main() -> None:
     parser.add_argument("--smoke-test", action="store_true", help="small buffers, seconds")
     smoke = parser.parse_args().smoke_test
     out = sys.stdout.write
-    out(f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, {os.cpu_count()} cores, ")
-    out(f"Python {platform.python_version()}, numpy {np.__version__}, numba {numba.__version__}, ")
-    out(f"pyarrow {pa.__version__}\n\nMicroseconds, median of 200; T unroll steps, td_steps 5.\n\n")
+    out(f"{describe('numpy', 'numba', 'pyarrow')}\n\n")
+    out("Microseconds, median of 200; T unroll steps, td_steps 5.\n\n")
     out("| case | B | sample | window | obs of t | obs of t..t+T | histories of t..t+T | ")
     out("priorities | new batch | append 20 | bytes per row | save s | load s | MB |\n")
     out("|---|---|" + "---|" * 12 + "\n")

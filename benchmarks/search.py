@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 
+from benchmarks.machine import describe
 from zero_tune.config import ModelConfig, PolicyConfig
 from zero_tune.ops.rng import row_generators
 from zero_tune.search.kernels import step
@@ -217,25 +213,12 @@ def model_row(case: ModelCase, roots: int, simulations: int, repeats: int) -> st
     )
 
 
-def machine() -> str:
-    """Processor, cores and versions, for the head of the table."""
-    name = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        lines = [x for x in info.read_text().splitlines() if x.startswith("model name")]
-        name = lines[0].split(":", 1)[1].strip() if lines else name
-    return (
-        f"{name}, {os.cpu_count()} cores, Python {platform.python_version()}, numpy {np.__version__}, "
-        f"numba {numba.__version__}, {datetime.now(UTC):%d %b %Y}, one thread"
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=200, help="the fastest of so many counts")
     parser.add_argument("--models", action="store_true", help="also whole searches, real models")
     args = parser.parse_args()
-    print(machine())
+    print(f"{describe('numpy', 'numba')}, one thread")
     print("\nTree alone, microseconds per simulation and root:\n")
     print("| search | roots | actions | simulations | kernels | whole `run` less the model |")
     print("| --- | --- | --- | --- | --- | --- |")

@@ -7,6 +7,7 @@ Nodes are objects, selection is a loop over a list, values are Python floats. Th
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -83,7 +84,7 @@ def softmax(logits: Sequence[float]) -> list[float]:
     return [w / sum(weights) for w in weights]
 
 
-class TreeSearch:
+class TreeSearch(ABC):
     """Common to both rules: expansion, backup, the min-max range, chance nodes."""
 
     def __init__(self, settings: Settings, model: Model, proposal: Proposal) -> None:
@@ -158,8 +159,8 @@ class TreeSearch:
 
         return max(range(len(node.actions)), key=score)
 
-    def select(self, node: Node, inherited: float, is_root: bool) -> tuple[int, float]:
-        raise NotImplementedError
+    @abstractmethod
+    def select(self, node: Node, inherited: float, is_root: bool) -> tuple[int, float]: ...
 
     def result(self, root: Node, trace: list[tuple[int, Any, int]]) -> Result:
         slots = range(len(root.actions))

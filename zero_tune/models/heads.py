@@ -59,12 +59,14 @@ class Stem(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], norm: str, *, deep: bool = False) -> None:
         super().__init__()
-        self.net: nn.Module = two_layers(shape[0], shape[0], norm) if deep else nn.Identity()
+        self.net: nn.Module = nn.Identity()
         self.width = shape[0]
         if len(shape) == 3:
             layer = nn.Conv2d(shape[0], _CONV_HEAD_CHANNELS, 1)
             self.net = nn.Sequential(Normed(layer, norm), nn.ReLU(), nn.Flatten(1))
             self.width = _CONV_HEAD_CHANNELS * shape[1] * shape[2]
+        elif deep:
+            self.net = two_layers(shape[0], shape[0], norm)
 
     def forward(self, latent: Tensor) -> Tensor:
         """[B, *latent] -> [B, width]."""

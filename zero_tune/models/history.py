@@ -131,5 +131,5 @@ class HistoryModel(LatentModel):
         memory = torch.stack(hidden, 1)
         policy, value = over_steps(self.prediction, true, memory)
         reward = over_steps(self.reward_head, memory[:, 1:])
-        extras = self.consistency_extras(torch.stack(predicted, 1), batch)
+        extras = self.consistency_extras(torch.stack(predicted, 1), batch, true[:, 1:])
         return UnrollOutput(policy, value, reward, true, extras)

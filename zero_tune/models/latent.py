@@ -134,13 +134,19 @@ class LatentModel(nn.Module):
         extras = self.consistency_extras(stacked[:, 1:], batch)
         return UnrollOutput(policy, value, self.reward_logits(stacked[:, 1:]), stacked, extras)
 
-    def consistency_extras(self, predicted: Tensor, batch: SampleBatch) -> dict[str, Tensor]:
-        """Projected predicted and encoded latents [B, T, d] for the consistency loss."""
+    def consistency_extras(
+        self, predicted: Tensor, batch: SampleBatch, encoded: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Projected predicted and encoded latents [B, T, d] for the consistency loss.
+
+        Args:
+            encoded: latents of o_{t+1..t+T}, [B, T, *latent_shape], where the caller has them.
+        """
         consistency = self.consistency
         if consistency is None or not self.needs_future_obs:
             return {}
         with torch.no_grad():
-            target = over_steps(
-                lambda obs: consistency.target(self.representation(obs)), batch.obs[:, 1:]
-            )
+            if encoded is None:
+                encoded = over_steps(self.representation, batch.obs[:, 1:])
+            target = over_steps(consistency.target, encoded)
         return {"ssl_online": over_steps(consistency.online, predicted), "ssl_target": target}
