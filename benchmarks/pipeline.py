@@ -43,7 +43,7 @@ LIGHTZERO = {"sync": (20.0, 4.6), "async": (31.8, 7.5)}
 
 def measure(mode: str, seconds: float) -> dict[str, float]:
     """Rates over ``seconds`` after the first budget, and what start-up and memory cost."""
-    from zero_tune.config import merge
+    from zero_tune.parsing import merge
     from zero_tune.tune.trainable import MuZeroAsyncTrainable
 
     over = {"policy": {"async_pipeline": {"enabled": mode == "async"}}}

@@ -14,6 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 #: Lowest layer first; a module may import from its own layer's package and from lower layers only.
 LAYERS = [
     {"types", "errors", "interfaces"},
+    {"parsing"},
     {"config"},
     {"ops"},
     {"models", "search", "replay", "envs"},

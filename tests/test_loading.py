@@ -7,10 +7,10 @@ import pytest
 
 from tests.contract.rows import config_for
 from zero_tune import checkpoint
-from zero_tune.config import merge
 from zero_tune.entry import train
 from zero_tune.errors import ConfigError, SnapshotMismatch
 from zero_tune.loading import load_policy
+from zero_tune.parsing import merge
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zero_tune.config import Config, ModelConfig, PolicyConfig, get_path, need
+from zero_tune.config import Config, ModelConfig, PolicyConfig, need
 from zero_tune.errors import ConfigError
+from zero_tune.parsing import get_path
 from zero_tune.policies import POLICIES, SCOPED_KEYS, policy_spec
 from zero_tune.types import EnvSpec
 

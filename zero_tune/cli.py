@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from zero_tune.config import set_path
 from zero_tune.errors import ConfigError, ZeroTuneError
+from zero_tune.parsing import set_path
 
 
 def main(argv: Sequence[str] | None = None) -> int:

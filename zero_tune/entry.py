@@ -9,9 +9,9 @@ from typing import Any
 
 from zero_tune import checkpoint
 from zero_tune.assembly import build_learner_side
-from zero_tune.config import merge
 from zero_tune.errors import ConfigError
 from zero_tune.interfaces import WorkerPool
+from zero_tune.parsing import merge
 from zero_tune.pipeline.driver import Driver
 from zero_tune.pipeline.local_pool import build_local_pool
 from zero_tune.presets import resolve

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from zero_tune.checks import check_config, check_scoped_keys
-from zero_tune.config import ALIASES, Config, EnvConfig, get_path, merge, parse, set_path
+from zero_tune.config import ALIASES, Config, EnvConfig
 from zero_tune.errors import ConfigError
+from zero_tune.parsing import get_path, merge, parse, set_path
 from zero_tune.policies import policy_spec
 from zero_tune.types import EnvSpec
 

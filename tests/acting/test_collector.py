@@ -9,7 +9,7 @@ import pytest
 from tests.contract.rows import config_for
 from tests.fakes import CodeEnv, ConstEnv, MaskEnv
 from zero_tune.assembly import build_collector, build_learner_side
-from zero_tune.config import merge
+from zero_tune.parsing import merge
 from zero_tune.presets import resolve
 from zero_tune.types import CollectTask
 

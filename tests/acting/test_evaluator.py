@@ -8,7 +8,7 @@ import pytest
 from tests.contract.rows import config_for
 from tests.fakes import ConstEnv
 from zero_tune.assembly import build_evaluator, build_learner_side
-from zero_tune.config import merge
+from zero_tune.parsing import merge
 from zero_tune.presets import resolve
 from zero_tune.types import EvalTask
 

@@ -1,6 +1,6 @@
 """Small settings for every row of the policy table on every kind of environment that suits it."""
 
-from zero_tune.config import merge
+from zero_tune.parsing import merge
 from zero_tune.policies import POLICIES
 
 SMALL = {

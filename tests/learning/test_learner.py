@@ -9,8 +9,8 @@ import torch
 
 from tests.contract.rows import config_for
 from tests.contract.test_rows import filled
-from zero_tune.config import merge
 from zero_tune.errors import NonFiniteError
+from zero_tune.parsing import merge
 from zero_tune.policies import POLICIES, loss_weights
 from zero_tune.presets import resolve
 

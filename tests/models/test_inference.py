@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from tests.contract.rows import config_for, rows
-from zero_tune.config import merge
 from zero_tune.errors import SnapshotMismatch
 from zero_tune.models.inference import InferenceModel
+from zero_tune.parsing import merge
 from zero_tune.policies import seeded_model
 from zero_tune.presets import resolve
 from zero_tune.types import History

@@ -7,8 +7,8 @@ import torch
 
 from tests.contract.rows import config_for
 from tests.models.test_inference import a_history, shaken
-from zero_tune.config import merge
 from zero_tune.models.afterstate import join_branches
+from zero_tune.parsing import merge
 from zero_tune.policies import seeded_model
 from zero_tune.presets import resolve
 from zero_tune.types import PolicyTarget, SampleBatch, Targets

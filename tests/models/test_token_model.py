@@ -9,7 +9,7 @@ import torch
 from tests.contract.rows import config_for
 from tests.models.test_inference import a_history, actions, shaken
 from tests.models.test_latent_models import a_batch
-from zero_tune.config import merge
+from zero_tune.parsing import merge
 from zero_tune.policies import seeded_model
 from zero_tune.presets import resolve
 from zero_tune.types import History

@@ -11,7 +11,8 @@ import numpy as np
 
 from tests.replay.segments import NUM_SLOTS, VECTOR, make_segment
 from zero_tune.assembly import LearnerSide
-from zero_tune.config import Config, merge
+from zero_tune.config import Config
+from zero_tune.parsing import merge
 from zero_tune.pipeline.driver import Driver
 from zero_tune.pipeline.events import (
     COLLECTOR,

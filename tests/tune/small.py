@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from zero_tune.config import merge
+from zero_tune.parsing import merge
 
 SMALL: dict[str, Any] = {
     "env": {

@@ -8,7 +8,7 @@ from typing import Any
 
 from ray import tune
 
-from zero_tune.config import get_path
+from zero_tune.parsing import get_path
 from zero_tune.tune.trainable import SCORE
 
 _COLUMNS = (

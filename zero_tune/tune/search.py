@@ -14,8 +14,9 @@ from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search.optuna import OptunaSearch
 
-from zero_tune.config import AsyncPipelineConfig, get_path, merge, parse
+from zero_tune.config import AsyncPipelineConfig
 from zero_tune.errors import ConfigError, nearest
+from zero_tune.parsing import get_path, merge, parse
 from zero_tune.policies import policy_spec
 from zero_tune.presets import resolve
 from zero_tune.tune.reporter import LiveTable
