@@ -4,10 +4,11 @@ import dataclasses
 
 import numpy as np
 import torch
+from torch import nn
 
 from tests.contract.rows import config_for
 from tests.models.test_inference import a_history, shaken
-from zero_tune.models.afterstate import join_branches
+from zero_tune.models.afterstate import ChanceEncoder, join_branches
 from zero_tune.parsing import merge
 from zero_tune.policies import seeded_model
 from zero_tune.presets import resolve
@@ -202,6 +203,34 @@ def test_chance_codes_are_one_hot_forward_and_teach_the_encoder_backward():
     output.value_logits.pow(2).sum().backward()
     grad = [p.grad.abs().max() for p in model.chance_encoder.parameters()]
     assert max(grad) > 0.0
+
+
+def test_every_chance_code_is_in_use_whatever_the_biases_start_at():
+    torch.manual_seed(0)
+    encoder = ChanceEncoder((4,), 4)
+    with torch.no_grad():
+        [layer for layer in encoder.modules() if isinstance(layer, nn.Linear)][-1].bias[0] = 10.0
+        code = encoder(torch.randn(64, 4), torch.randn(64, 4)).argmax(-1)
+    assert set(code.tolist()) == {0, 1, 2, 3}
+
+
+def test_a_new_recurrent_state_outlives_an_episode_of_a_few_steps():
+    config, env = resolve(config_for("muzero_rnn_full_obs", "vector"))
+    dynamics = seeded_model(config.policy, env, 0).dynamics.eval()
+    first = torch.randn(
+        16, dynamics.gru.hidden_size, generator=torch.Generator().manual_seed(0)
+    ).tanh()
+    marked, blank = first, torch.zeros_like(first)
+    latent, action = (
+        torch.zeros(16, config.policy.model.latent_state_dim),
+        torch.zeros(16, 1).long(),
+    )
+    with torch.no_grad():
+        for _ in range(4):
+            _, marked = dynamics(latent, marked, action)
+            _, blank = dynamics(latent, blank, action)
+    kept = (marked - blank).norm() / first.norm()
+    assert kept > 0.4  # a GRU that starts at an open gate keeps about 0.06
 
 
 def test_true_chance_labels_replace_the_encoder_where_they_are_known():
