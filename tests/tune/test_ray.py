@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import pytest
 
 from tests.tune.small import Faulty, small
@@ -81,8 +83,6 @@ def test_deterministic_async_equals_sync(make: Any) -> None:
     keys = {"policy": {"max_env_step": 120}}
     one = make(keys, {"policy": {"async_pipeline": {"deterministic": True}}})
     two = MuZeroSyncTrainable(small(keys))
-    import numpy as np
-
     for ours, theirs in zip(finish(one), finish(two), strict=True):
         np.testing.assert_equal(facts(ours), facts(theirs))
 
@@ -118,6 +118,50 @@ def test_errors_of_the_environment_reach_the_trial(make: Any) -> None:
     )
     with pytest.raises(WorkerFailed, match="the simulator crashed"):
         finish(trainable)
+
+
+class Blank(gym.Env[Any, Any]):
+    """One step long."""
+
+    observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros(3, np.float32), 1.0, True, False, {}
+
+
+@pytest.mark.slow
+def test_an_id_that_only_the_driver_knows_says_how_to_fix_it(make: Any) -> None:
+    from zero_tune.errors import ConfigError
+
+    gym.register("DriverOnly-v0", lambda: Blank())
+    try:
+        with pytest.raises(ConfigError, match=r"DriverOnly-v0.*'module:id', or pass a callable"):
+            make({"env": {"env_id": "DriverOnly-v0"}})
+    finally:
+        del gym.registry["DriverOnly-v0"]
+    rows = finish(make(TWO, {"env": {"env_id": lambda: Blank()}, "policy": {"max_env_step": 100}}))
+    assert rows[-1]["evaluation/episode_return_mean"] == 1.0
+
+
+@pytest.mark.slow
+def test_every_process_has_the_threads_of_its_cpu_share(make: Any) -> None:
+    import ray
+    import torch
+
+    def threads(trainable: Any) -> list[int]:
+        return [ray.get(a.num_threads.remote()) for a in trainable._pool._actors.values()]
+
+    before = torch.get_num_threads()
+    usual = make(TWO)
+    assert threads(usual) == [1, 1, 1] and torch.get_num_threads() == 1
+    usual.stop()
+    assert threads(make({"policy": {"num_threads": 2}})) == [2, 2]
+    torch.set_num_threads(before)
 
 
 @pytest.mark.slow
