@@ -28,24 +28,30 @@ def describe(*packages: str) -> str:
     return f"{today}, {cpu_model()}, {cores} cores, Python {platform.python_version()}, {versions}"
 
 
-def tree_rss_mb() -> float:
-    """Resident memory of this process and all its descendants, in MB."""
+def tree_memory_mb() -> tuple[float, float]:
+    """Memory of this process and all its descendants, in MB.
+
+    Returns:
+        (proportional, resident): pages shared by n processes count 1/n in each, or once per process.
+    """
     children: dict[int, list[int]] = {}
-    rss: dict[int, float] = {}
-    page = os.sysconf("SC_PAGE_SIZE") / 1e6
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            pages = int((entry / "statm").read_text().split()[1])
-        except OSError:
-            continue
-        children.setdefault(int(fields[1]), []).append(int(entry.name))
-        rss[int(entry.name)] = pages * page
-    total, todo = 0.0, [os.getpid()]
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    total, todo = {"Pss": 0.0, "Rss": 0.0}, [os.getpid()]
     while todo:
         pid = todo.pop()
-        total += rss.get(pid, 0.0)
         todo += children.get(pid, [])
-    return total
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue  # it ended meanwhile
+        for line in lines:
+            name, _, rest = line.partition(":")
+            if name in total:
+                total[name] += int(rest.split()[0]) * 1024 / 1e6
+    return total["Pss"], total["Rss"]

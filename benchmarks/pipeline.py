@@ -5,6 +5,8 @@ CartPole-v0, 8 environments, 8 segments of 50 per collect, 25 simulations, 100 u
 9f717c80, another two-core machine): sync 20.0 env steps/s and 4.6 updates/s; async with one collector 31.8
 and 7.5; 2.5 GB for its process tree; first collect done after 10.3 s.
 
+"tree MB" counts a page that several processes share once, "resident MB" once per process.
+
     python -m benchmarks.pipeline [--seconds 60] [--mode sync|async|both]
 """
 
@@ -15,7 +17,7 @@ import os
 import time
 from typing import Any
 
-from benchmarks.machine import describe, tree_rss_mb
+from benchmarks.machine import describe, tree_memory_mb
 
 WORK: dict[str, Any] = {
     "env": {"env_id": "CartPole-v0", "collector_env_num": 8, "n_evaluator_episode": 3},
@@ -56,16 +58,16 @@ def measure(mode: str, seconds: float) -> dict[str, float]:
     while driver.learner.train_iter < 100:
         trial.train()
     steps, updates, since = driver.ledger.envstep, driver.learner.train_iter, time.perf_counter()
-    memory = 0.0
     while time.perf_counter() - since < seconds:
         trial.train()
-        memory = max(memory, tree_rss_mb())
     took = time.perf_counter() - since
+    memory = tree_memory_mb()
     out = {
         "env steps/s": (driver.ledger.envstep - steps) / took,
         "updates/s": (driver.learner.train_iter - updates) / took,
         "first collect s": first,
-        "process tree MB": max(memory, tree_rss_mb()),
+        "MB": memory[0],
+        "resident MB": memory[1],
     }
     trial.stop()
     return out
@@ -79,14 +81,16 @@ def main() -> None:
     args = parser.parse_args()
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     print(describe("torch", "numpy", "numba", "ray"))
-    print("mode   env steps/s  (x LightZero)  updates/s  (x LightZero)  first collect s  tree MB")
+    print(
+        "mode   env steps/s  (x LightZero)  updates/s  (x LightZero)  1st collect s  tree MB  resident MB"
+    )
     for mode in ("sync", "async") if args.mode == "both" else (args.mode,):
         row = measure(mode, args.seconds)
         steps, updates = LIGHTZERO[mode]
         print(
             f"{mode:5}  {row['env steps/s']:11.1f}  {row['env steps/s'] / steps:13.1f}"
             f"  {row['updates/s']:9.1f}  {row['updates/s'] / updates:13.1f}"
-            f"  {row['first collect s']:15.1f}  {row['process tree MB']:7.0f}",
+            f"  {row['first collect s']:13.1f}  {row['MB']:7.0f}  {row['resident MB']:11.0f}",
             flush=True,
         )
 

@@ -28,6 +28,12 @@ class OldApi(Spaces):
         return self.observation_space.sample()
 
 
+def vector_env(mode):
+    return gym.make_vec(
+        "CartPole-v1", num_envs=2, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}
+    )
+
+
 def raises():
     raise RuntimeError("no display")
 
@@ -156,6 +162,16 @@ CASES = [
     (env(env_id="Pendulum-v1"), "policy.type", "Box action space", "muzero", "sampled_muzero"),
     (env(env_id=raises), "env.env_id", "no display", "raises", "callable"),
     (env(env_id=OldApi), "env.env_id", "gymnasium API", "OldApi", "Wrap"),
+    *[
+        (
+            env(env_id=vector_env, kwargs={"mode": mode}),
+            "env.env_id",
+            "vector of 2",
+            "vector_env",
+            "collector_env_num",
+        )
+        for mode in gym.vector.AutoresetMode
+    ],
     (env(image_size=65), "env.image_size", "one of", "65", "64"),
     (
         env(env_id=Spaces, kwargs={"action": gym.spaces.MultiDiscrete([2, 3])}),

@@ -50,6 +50,15 @@ def make_raw(env: EnvConfig, *, evaluate: bool) -> gym.Env[Any, Any]:
             name,
             _remedy(env.env_id),
         ) from error
+    if isinstance(
+        made, gym.vector.VectorEnv
+    ):  # its automatic resets would be stored as transitions
+        raise ConfigError(
+            "env.env_id",
+            f"must make one environment, not a vector of {made.num_envs}",
+            name,
+            "Make a single one and set env.collector_env_num to how many are to be stepped together.",
+        )
     if not hasattr(made, "reset") or not hasattr(made, "action_space"):
         raise ConfigError(
             "env.env_id",
