@@ -89,8 +89,14 @@ LADDER: dict[str, Rung] = {
     "sampled_efficientzero-reach": Rung("sampled_efficientzero", _REACH, _REACH_1D_90, 20_000),
     "sampled_efficientzero-cartpole": Rung("sampled_efficientzero", "CartPole-v1", 350, 30_000),
     "sampled_efficientzero-pendulum": Rung("sampled_efficientzero", "Pendulum-v1", -500, 40_000),
+    # 20 candidates: with 25 simulations hardly one of them is looked at twice
     "sampled_muzero-reach": Rung(
-        "sampled_muzero", _REACH, _REACH_2D_90, 30_000, env={"kwargs": {"d": 2}}
+        "sampled_muzero",
+        _REACH,
+        _REACH_2D_90,
+        30_000,
+        {"num_simulations": 50},
+        {"kwargs": {"d": 2}},
     ),
     "sampled_muzero-pendulum": Rung("sampled_muzero", "Pendulum-v1", -500, 40_000),
     "gumbel-cartpole4": Rung("gumbel_muzero", "CartPole-v1", 475, 30_000, {"num_simulations": 4}),

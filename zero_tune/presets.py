@@ -170,9 +170,10 @@ _TYPE: dict[str, dict[str, Any]] = {
         "ssl_loss_weight": 0.0,
         "latent_grad_scale": 1.0,
     },
-    # here memory is the recurrent state, and the predicted latent has no other loss
+    # here memory is the recurrent state, and the predicted latent has no other loss; normalised, so that
+    # the heads, which learn on encoded latents, meet predicted ones of the same scale in the search
     "muzero_rnn_full_obs": {
-        "model": {"self_supervised_learning_loss": True},
+        "model": {"self_supervised_learning_loss": True, "latent_norm": "layernorm"},
         "ssl_loss_weight": 2.0,
         "latent_grad_scale": 1.0,
     },
