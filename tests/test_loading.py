@@ -81,6 +81,15 @@ def test_the_command_line_explains_a_bad_setting(capsys):
     assert main(["train", "--policy", "muzro", "--max-env-step", "1000"]) == 2
 
 
+def test_settings_may_share_one_option_or_have_one_each():
+    from zero_tune.cli import _parser, user_config
+
+    words = ["train", "--set", "policy.batch_size=3", "seed=4", "--set", "env.kwargs.L=5"]
+    config = user_config(_parser().parse_args(words))
+    assert config["policy"]["batch_size"] == 3 and config["seed"] == 4
+    assert config["env"]["kwargs"] == {"L": 5}
+
+
 def test_a_changed_score_file_would_be_noticed(run):
     policy = load_policy(run[0].best_checkpoint)
     wrong = dataclasses.replace(policy.score, episode_returns=(0.0,) * len(policy.score.seeds))

@@ -68,7 +68,12 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--max-env-step", type=int, default=None)
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="any config key, dotted"
+        "--set",
+        action="extend",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="any config key, dotted",
     )
 
 
