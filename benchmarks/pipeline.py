@@ -5,7 +5,8 @@ CartPole-v0, 8 environments, 8 segments of 50 per collect, 25 simulations, 100 u
 9f717c80, another two-core machine): sync 20.0 env steps/s and 4.6 updates/s; async with one collector 31.8
 and 7.5; 2.5 GB for its process tree; first collect done after 10.3 s.
 
-"tree MB" counts a page that several processes share once, "resident MB" once per process.
+"tree MB", at the end of the run, counts a page that several processes share once, "resident MB" once per
+process.
 
     python -m benchmarks.pipeline [--seconds 60] [--mode sync|async|both]
 """

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from zero_tune.errors import ConfigError
-from zero_tune.parsing import key, parse
+from zero_tune.parsing import get_path, key, parse
 
 T = TypeVar("T")
 
@@ -288,6 +288,16 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """The nested dict that ``from_dict`` turns back into an equal config."""
         return dataclasses.asdict(self)
+
+
+def parse_group(cls: type[T], data: Mapping[str, Any], path: str) -> T:
+    """The group at dotted ``path`` of a nested dict, checked alone; defaults where it is missing.
+
+    Raises:
+        ConfigError: as ``Config.from_dict``, with the whole config's keys as remedies.
+    """
+    group: T = parse(cls, get_path(data, path, {}), f"{path}.", Config)
+    return group
 
 
 #: Keys spelt differently elsewhere, and where their value goes.

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from zero_tune.checks import check_config, check_scoped_keys
-from zero_tune.config import ALIASES, Config, EnvConfig
+from zero_tune.config import ALIASES, Config, EnvConfig, parse_group
 from zero_tune.errors import ConfigError
-from zero_tune.parsing import get_path, merge, parse, set_path
+from zero_tune.parsing import get_path, merge, set_path
 from zero_tune.policies import policy_spec
 from zero_tune.types import EnvSpec
 
@@ -314,5 +314,4 @@ def _fill_from_env(config: Config, env: EnvSpec) -> Config:
 
 def parse_env(data: Mapping[str, Any]) -> EnvConfig:
     """The ``env`` group alone, checked."""
-    env: EnvConfig = parse(EnvConfig, data, "env.")
-    return env
+    return parse_group(EnvConfig, {"env": data}, "env")

@@ -221,10 +221,8 @@ def test_a_new_recurrent_state_outlives_an_episode_of_a_few_steps():
         16, dynamics.gru.hidden_size, generator=torch.Generator().manual_seed(0)
     ).tanh()
     marked, blank = first, torch.zeros_like(first)
-    latent, action = (
-        torch.zeros(16, config.policy.model.latent_state_dim),
-        torch.zeros(16, 1).long(),
-    )
+    latent = torch.zeros(16, config.policy.model.latent_state_dim)
+    action = torch.zeros(16, 1, dtype=torch.int64)
     with torch.no_grad():
         for _ in range(4):
             _, marked = dynamics(latent, marked, action)

@@ -13,6 +13,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from tests.fakes import ConstEnv
 from tests.tune.small import Faulty, small
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
@@ -120,32 +121,20 @@ def test_errors_of_the_environment_reach_the_trial(make: Any) -> None:
         finish(trainable)
 
 
-class Blank(gym.Env[Any, Any]):
-    """One step long."""
-
-    observation_space = gym.spaces.Box(-1, 1, (3,), np.float32)
-    action_space = gym.spaces.Discrete(2)
-
-    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        return np.zeros(3, np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        return np.zeros(3, np.float32), 1.0, True, False, {}
-
-
 @pytest.mark.slow
 def test_an_id_that_only_the_driver_knows_says_how_to_fix_it(make: Any) -> None:
     from zero_tune.errors import ConfigError
 
-    gym.register("DriverOnly-v0", lambda: Blank())
+    gym.register("DriverOnly-v0", lambda: ConstEnv())
     try:
         with pytest.raises(ConfigError, match=r"DriverOnly-v0.*'module:id', or pass a callable"):
             make({"env": {"env_id": "DriverOnly-v0"}})
     finally:
         del gym.registry["DriverOnly-v0"]
-    rows = finish(make(TWO, {"env": {"env_id": lambda: Blank()}, "policy": {"max_env_step": 100}}))
-    assert rows[-1]["evaluation/episode_return_mean"] == 1.0
+    rows = finish(
+        make(TWO, {"env": {"env_id": lambda: ConstEnv()}, "policy": {"max_env_step": 100}})
+    )
+    assert rows[-1]["evaluation/episode_return_mean"] == 6.0
 
 
 @pytest.mark.slow

@@ -35,6 +35,12 @@ def test_sync_and_local_trials_take_one_bundle() -> None:
     assert request.required_resources == {"CPU": 1}
 
 
+def test_a_key_of_another_group_is_sent_where_it_belongs() -> None:
+    config = {"policy": {"async_pipeline": {"batch_size": 3}}}
+    with pytest.raises(ConfigError, match=r"async_pipeline\.batch_size.*'policy\.batch_size'"):
+        MuZeroAsyncTrainable.default_resource_request(config)
+
+
 def test_the_request_follows_the_config() -> None:
     config = {"policy": {"async_pipeline": {"num_collector_actors": 2, "evaluator_num_cpus": 0.5}}}
     request = MuZeroAsyncTrainable.default_resource_request(config)

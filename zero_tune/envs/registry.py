@@ -50,9 +50,8 @@ def make_raw(env: EnvConfig, *, evaluate: bool) -> gym.Env[Any, Any]:
             name,
             _remedy(env.env_id),
         ) from error
-    if isinstance(
-        made, gym.vector.VectorEnv
-    ):  # its automatic resets would be stored as transitions
+    # a vector's automatic resets would be stored as transitions
+    if isinstance(made, gym.vector.VectorEnv):
         raise ConfigError(
             "env.env_id",
             f"must make one environment, not a vector of {made.num_envs}",

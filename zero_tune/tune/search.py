@@ -14,9 +14,9 @@ from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search.optuna import OptunaSearch
 
-from zero_tune.config import AsyncPipelineConfig
+from zero_tune.config import AsyncPipelineConfig, parse_group
 from zero_tune.errors import ConfigError, nearest
-from zero_tune.parsing import get_path, merge, parse
+from zero_tune.parsing import get_path, merge
 from zero_tune.policies import policy_spec
 from zero_tune.presets import resolve
 from zero_tune.tune.reporter import LiveTable
@@ -69,9 +69,7 @@ def run_search(request: SearchRequest) -> SearchOutcome:
     space = load_space(request.search_space, get_path(base, "policy.type", "muzero"))
     if not ray.is_initialized():
         init_ray(request.num_cpus, log_to_driver=False)
-    pipe = parse(
-        AsyncPipelineConfig, get_path(base, "policy.async_pipeline", {}), "policy.async_pipeline."
-    )
+    pipe = parse_group(AsyncPipelineConfig, base, "policy.async_pipeline")
     check_fits(pipe)
     horizon = int(get_path(base, "policy.max_env_step"))
     tuner = tune.Tuner(

@@ -12,10 +12,10 @@ from ray import tune
 
 from zero_tune import checkpoint
 from zero_tune.assembly import build_learner_side
-from zero_tune.config import AsyncPipelineConfig
+from zero_tune.config import AsyncPipelineConfig, parse_group
 from zero_tune.errors import WorkerFailed
 from zero_tune.interfaces import WorkerPool
-from zero_tune.parsing import get_path, merge, parse
+from zero_tune.parsing import merge
 from zero_tune.pipeline.driver import Driver
 from zero_tune.pipeline.evaluation import Evaluated
 from zero_tune.pipeline.local_pool import build_local_pool
@@ -50,10 +50,8 @@ class MuZeroAsyncTrainable(tune.Trainable):
         Raises:
             ResourceError: the cluster can never hold them.
         """
-        pipe: AsyncPipelineConfig = parse(
-            AsyncPipelineConfig,
-            get_path(merge(cls.defaults, config), "policy.async_pipeline", {}),
-            "policy.async_pipeline.",
+        pipe = parse_group(
+            AsyncPipelineConfig, merge(cls.defaults, config), "policy.async_pipeline"
         )
         if ray.is_initialized():
             check_fits(pipe)
