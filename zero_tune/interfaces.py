@@ -48,6 +48,7 @@ class WorldModel(Protocol):
     history_length: int  # M, timesteps a root is built from
     num_policy_params: int  # P
     needs_future_obs: bool  # unroll reads obs of states t+1..t+T
+    needs_history: bool  # unroll reads the history of state t
 
     def initial_inference(self, history: History) -> RootOutput:
         """Root latent, policy and value of the newest observation in ``history``."""

@@ -209,6 +209,7 @@ class SampleBatch:
     targets: Targets
     train_iter: int  # the learner's counter before the step
     policy_version: Array = field(default_factory=lambda: np.zeros(0, np.int64))  # [B]
+    history: History | None = None  # what acting would hold at state t, for models that ask for it
 
     def to(self, device: torch.device | str) -> SampleBatch:
         """The same batch with every tensor on ``device``."""
@@ -230,6 +231,8 @@ def _map_tensors(record: Any, fn: Any) -> Any:
         value = getattr(record, f.name)
         if hasattr(value, "device") and hasattr(value, "to"):
             changes[f.name] = fn(value)
+        elif isinstance(value, History):
+            changes[f.name] = History(*(fn(x) for x in value))
         elif isinstance(value, Targets | PolicyTarget):
             changes[f.name] = _map_tensors(value, fn)
     return dataclasses.replace(record, **changes)

@@ -160,6 +160,27 @@ def test_the_recurrent_state_is_zero_every_l_steps_and_follows_the_real_steps_be
             )
 
 
+def test_a_window_is_trained_from_the_recurrent_state_that_acting_would_hold_there():
+    model, config, env = made("muzero_rnn_full_obs", model={"context_length_init": 4})
+    history = a_history(model, env, config, 6)
+    batch = a_batch(config, env, size=6, steps=2)
+    obs = torch.cat([history.obs[:, -1:], batch.obs[:, 1:]], 1)
+    batch = dataclasses.replace(batch, obs=obs, history=history)
+    output, root = model.unroll(batch), model.initial_inference(history)
+    assert torch.allclose(output.policy[:, 0], root.policy, atol=1e-5)
+    step = model.recurrent_inference(root.state, batch.action[:, 0])
+    reward = model.reward_support.decode(output.reward_logits[:, 0])
+    assert torch.allclose(reward, step.reward, atol=1e-4)
+    # and what was seen before the window learns to be remembered
+    remembered = ((history.timestep % 4) > 0) & (history.length > 1)
+    assert remembered.any() and not remembered.all()
+    seen = history.obs.clone().requires_grad_(True)
+    moved = model.unroll(dataclasses.replace(batch, history=history._replace(obs=seen)))
+    moved.reward_logits.pow(2).sum().backward()
+    reached = seen.grad.flatten(1).abs().sum(1) > 0
+    assert torch.equal(reached, remembered)
+
+
 def test_content_before_the_episode_start_does_not_matter():
     for name in ("muzero_context", "muzero_rnn_full_obs", "unizero"):
         model, config, env = made(name)

@@ -18,7 +18,7 @@ from zero_tune.learning.targets import (
     make_targets,
     needs_bootstrap,
 )
-from zero_tune.types import Array, EnvSpec, PolicyTarget, SampleBatch, Targets, Window
+from zero_tune.types import Array, EnvSpec, History, PolicyTarget, SampleBatch, Targets, Window
 
 if TYPE_CHECKING:
     from zero_tune.interfaces import Search
@@ -87,6 +87,7 @@ class BatchMaker:
         self.reanalyzer = Reanalyzer(policy, env, buffer, learner, search, seed=seed + 1)
         self._augment = torch.Generator().manual_seed(seed)
         self._future = bool(learner.model.needs_future_obs)
+        self._past = bool(learner.model.needs_history)
 
     def make(self) -> SampleBatch:
         """One batch on the learner's device."""
@@ -146,8 +147,9 @@ class BatchMaker:
         chance = (
             None if window.chance is None else tensor(window.chance[:, :steps].astype(np.int64))
         )
+        obs, history = self._observations(window, steps)
         return SampleBatch(
-            obs=self._observations(window, steps),
+            obs=obs,
             action=tensor(self._actions(window, steps)),
             timestep=tensor(window.timestep[:, : steps + 1].astype(np.int64)),
             chance=chance,
@@ -157,14 +159,24 @@ class BatchMaker:
             targets=target,
             train_iter=self.learner.train_iter,
             policy_version=window.policy_version,
+            history=history,
         )
 
-    def _observations(self, window: Window, steps: int) -> Tensor:
+    def _observations(self, window: Window, steps: int) -> tuple[Tensor, History | None]:
+        """Stacked observations of the window and of the history before it, augmented alike."""
+        device = self.learner.device
         rows = window.rows[:, : steps + 1] if self._future else window.rows[:, :1]
-        obs = torch.from_numpy(self.buffer.observations(rows)).to(self.learner.device)
-        if not self.policy.use_augmentation:
-            return obs
-        return augment(obs, self.policy.augmentation, self._augment)
+        obs = torch.from_numpy(self.buffer.observations(rows)).to(device)
+        history, before = None, 0
+        if self._past:
+            history = History(*(x.to(device) for x in read_history(self.buffer, window.row)))
+            before = history.obs.shape[1]
+            obs = torch.cat([history.obs, obs], 1)
+        if self.policy.use_augmentation:
+            obs = augment(obs, self.policy.augmentation, self._augment)
+        if history is not None:
+            history = history._replace(obs=obs[:, :before])
+        return obs[:, before:], history
 
     def _actions(self, window: Window, steps: int) -> Array:
         """Actions taken; random ones past the end, where the state is absorbing."""

@@ -60,19 +60,30 @@ class RecurrentDynamics(nn.Module):
 
     def forward(self, latent: Tensor, hidden: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """([B, *latent], [B, R])."""
-        x = functional.relu(self.join(torch.cat([latent, self.actions(action)], 1)) + latent)
-        x = functional.relu(self.squeeze(self.body(x).flatten(1)))
-        hidden = self.gru(x, hidden)
+        hidden = self.remember(latent, hidden, action)
         nxt = self.norm(self.back(hidden).view_as(latent) + latent)
         return nxt, hidden
+
+    def remember(self, latent: Tensor, hidden: Tensor, action: Tensor) -> Tensor:
+        """The next hidden state [B, R] alone."""
+        x = functional.relu(self.join(torch.cat([latent, self.actions(action)], 1)) + latent)
+        x = functional.relu(self.squeeze(self.body(x).flatten(1)))
+        out: Tensor = self.gru(x, hidden)
+        return out
 
 
 class HistoryModel(LatentModel):
     """``muzero_rnn_full_obs``: prediction from the encoded observation and a GRU state.
 
     Trained with true latents at every step (full observations). The GRU state is zero at steps 0, L, 2L, ...
-    of an episode (L = ``context_length_init``) and is rebuilt from the raw history at each root.
+    of an episode (L = ``context_length_init``) and is rebuilt from the raw history at each root, and at the
+    start of each training window. LightZero starts every window from zero: then only windows that begin
+    with an episode hold what is to be remembered, and all others teach the heads to do without
+    (Kapturowski et al. 2019, R2D2, section 3, on zero start states).
     """
+
+    needs_history = True
+    dynamics: RecurrentDynamics  # type: ignore[assignment]
 
     def __init__(self, policy: PolicyConfig, env: EnvSpec) -> None:
         super().__init__(policy, env)
@@ -84,7 +95,7 @@ class HistoryModel(LatentModel):
         self.hidden = need(model.rnn_hidden_size, "policy.model.rnn_hidden_size")
         one_hot = model.discrete_action_encoding_type == "one_hot"
         actions = ActionEncoder(env.action, plane_of(shape), one_hot)
-        self.dynamics = RecurrentDynamics(model, shape, actions, self.hidden)  # type: ignore[assignment]
+        self.dynamics = RecurrentDynamics(model, shape, actions, self.hidden)
         self.reward_head = categorical_head(self.hidden, model, self.reward_support.size)
         self.prediction = Prediction(
             model, shape, env.action, self.value_support.size, extra=self.hidden
@@ -92,19 +103,21 @@ class HistoryModel(LatentModel):
 
     def initial_inference(self, history: History) -> RootOutput:
         """Root of the newest step: its encoded observation, and the GRU state of the steps before."""
-        length, batch = self.history_length, history.obs.shape[0]
-        age = torch.minimum(torch.remainder(history.timestep, length), history.length - 1).clamp(
-            min=0
-        )
         latents = over_steps(self.representation, history.obs)
-        hidden = latents.new_zeros((batch, self.hidden))
-        for m in range(length - 1):
-            _, moved = self.dynamics(latents[:, m], hidden, history.action[:, m])
-            hidden = torch.where((age >= length - 1 - m)[:, None], moved, hidden)
-        latent = latents[:, -1]
+        hidden, latent = self._recall(history, latents), latents[:, -1]
         policy, value = self.prediction(latent, hidden)
         state = {"latent": latent, "hidden": hidden}
         return RootOutput(policy, self.value_support.decode(value), state)
+
+    def _recall(self, history: History, latents: Tensor) -> Tensor:
+        """GRU state [B, R] at the newest step, from the latents [B, M, *latent] of a history."""
+        length = self.history_length
+        age = torch.minimum(torch.remainder(history.timestep, length), history.length - 1)
+        hidden = latents.new_zeros((latents.shape[0], self.hidden))
+        for m in range(length - 1):
+            moved = self.dynamics.remember(latents[:, m], hidden, history.action[:, m])
+            hidden = torch.where((age >= length - 1 - m)[:, None], moved, hidden)
+        return hidden
 
     def recurrent_inference(self, state: LatentState, action: Tensor) -> StepOutput:
         """One step on predicted latents."""
@@ -119,9 +132,14 @@ class HistoryModel(LatentModel):
 
     def unroll(self, batch: SampleBatch) -> UnrollOutput:
         """Teacher-forced: each step starts from the encoded real observation."""
-        steps, size = batch.action.shape[1], batch.action.shape[0]
-        true = over_steps(self.representation, batch.obs)
-        hidden = [true.new_zeros((size, self.hidden))]
+        steps, history = batch.action.shape[1], batch.history
+        assert history is not None, "a recurrent state starts from the history before the window"
+        before = self.history_length - 1
+        # one pass of the encoder for the history, whose newest step is the window's first, and the window
+        seen = torch.cat([history.obs[:, :before], batch.obs], 1)
+        latents = over_steps(self.representation, seen)
+        true = latents[:, before:]
+        hidden = [self._recall(history, latents[:, : before + 1])]
         predicted = []
         for k in range(steps):
             latent = scale_gradient(true[:, k], self.grad_scale)

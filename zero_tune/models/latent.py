@@ -63,6 +63,7 @@ class LatentModel(nn.Module):
     """``muzero``, ``sampled_muzero``, ``gumbel_muzero``; the base of the other latent models."""
 
     history_length = 1
+    needs_history = False
     traceable = True
 
     def __init__(self, policy: PolicyConfig, env: EnvSpec) -> None:

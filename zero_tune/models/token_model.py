@@ -131,6 +131,7 @@ class TokenModel(nn.Module):
     """
 
     needs_future_obs = True
+    needs_history = False
     traceable = True
     store = TreeStore
 
