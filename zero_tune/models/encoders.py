@@ -144,7 +144,7 @@ class ActionEncoder(nn.Module):
         elif self.scalar:
             code = action[:, :1].float() / self.action.size
         else:
-            code = self.eye[action[:, 0].long()]
+            code = self.eye.index_select(0, action.flatten().long())
         if self.plane is None:
             return code
         return code[:, :, None, None].expand(-1, -1, *self.plane)

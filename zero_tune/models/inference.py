@@ -1,4 +1,4 @@
-"""Inference-only models: batch norm folded, traced once, new weights copied in place.
+"""Inference-only models: folded, traced once, new weights copied in place.
 
 A frozen trace would have to be rebuilt for every published snapshot. Here the trace refers to the folded
 parameters, so loading a snapshot is a handful of in-place copies.
@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
 from zero_tune.errors import SnapshotMismatch
 from zero_tune.models.afterstate import join_branches
-from zero_tune.models.layers import Normed
+from zero_tune.models.folding import Folding
 from zero_tune.models.store import PoolStore
 from zero_tune.types import Array, History, LatentState, RootOutput, StepOutput
 
@@ -43,15 +42,10 @@ class InferenceModel:
         self._source = copy.deepcopy(model).to(self.device).eval().requires_grad_(False)
         self._traceable = bool(getattr(model, "traceable", False))
         self._fast = self._source
-        self._folds: list[tuple[Normed, nn.Module]] = []
-        self._plain: list[tuple[Tensor, Tensor]] = []
+        self._folding: Folding | None = None
         if self._traceable:
-            self._fast = copy.deepcopy(self._source)
-            self._fold(self._source, self._fast)
-            self._fast.to(self._dtype)
-            self._channels_last()
-            self._plain = self._plain_pairs()
-            self._refresh()
+            self._folding = Folding(self._source, self._dtype)
+            self._fast = self._folding.model
         self._initial: Any = None
         self._branches: list[Any] = []
         self._state_names: list[str] = []
@@ -69,17 +63,9 @@ class InferenceModel:
                 value = model_state[name]
                 tensor.copy_(value if isinstance(value, Tensor) else _as_tensor(value))
         self.version = version
-        self._refresh()
+        if self._folding is not None:
+            self._folding.refresh()
         self.clear_caches()
-
-    def _refresh(self) -> None:
-        with torch.no_grad():
-            for source, target in self._plain:
-                target.copy_(source)
-            for normed, layer in self._folds:
-                weight, bias = _folded(normed)
-                layer.weight.copy_(weight)  # type: ignore[operator]
-                layer.bias.copy_(bias)  # type: ignore[operator]
 
     def clear_caches(self) -> None:
         """Drop data derived from weights; outputs never depend on it."""
@@ -155,34 +141,6 @@ class InferenceModel:
             for name in names
         ]
 
-    def _fold(self, source: nn.Module, fast: nn.Module) -> None:
-        for name, child in source.named_children():
-            twin = getattr(fast, name)
-            if isinstance(child, Normed) and isinstance(
-                child.norm, nn.BatchNorm1d | nn.BatchNorm2d
-            ):
-                layer = copy.deepcopy(child.layer)
-                width = child.norm.num_features
-                layer.bias = nn.Parameter(
-                    torch.zeros(width, device=self.device), requires_grad=False
-                )
-                setattr(fast, name, layer)
-                self._folds.append((child, layer))
-            else:
-                self._fold(child, twin)
-
-    def _plain_pairs(self) -> list[tuple[Tensor, Tensor]]:
-        theirs = dict(self._source.named_parameters()) | dict(self._source.named_buffers())
-        mine = dict(self._fast.named_parameters()) | dict(self._fast.named_buffers())
-        folded = {id(p) for _, layer in self._folds for p in layer.parameters()}
-        return [(theirs[n], t) for n, t in mine.items() if id(t) not in folded and n in theirs]
-
-    def _channels_last(self) -> None:
-        for module in self._fast.modules():
-            if isinstance(module, nn.Conv2d):
-                weight = module.weight.data.contiguous(memory_format=torch.channels_last)
-                module.weight = nn.Parameter(weight, requires_grad=False)
-
 
 class _Initial(nn.Module):
     def __init__(self, model: nn.Module, names: list[str]) -> None:
@@ -209,22 +167,6 @@ class _Step(nn.Module):
         out = step(dict(zip(self.names, states, strict=True)), action)
         chance = () if out.is_chance is None else (out.is_chance,)
         return (out.reward, out.policy, out.value, *(out.state[n] for n in self.names), *chance)
-
-
-def _folded(normed: Normed) -> tuple[Tensor, Tensor]:
-    layer, norm = normed.layer, normed.norm
-    assert isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d)
-    fuse: Any = fuse_conv_bn_weights if isinstance(layer, nn.Conv2d) else fuse_linear_bn_weights
-    weight, bias = fuse(
-        layer.weight,
-        layer.bias,
-        norm.running_mean,
-        norm.running_var,
-        norm.eps,
-        norm.weight,
-        norm.bias,
-    )
-    return weight, bias
 
 
 def _as_tensor(value: Array) -> Tensor:

@@ -45,10 +45,11 @@ class PoolStore:
         index = torch.from_numpy(parent * np.int64(self._batch) + self._columns)
         if self._device.type != "cpu":
             index = index.to(self._device)
-        state = {
-            name: pool.flatten(0, 1).index_select(0, index) for name, pool in self._pools.items()
-        }
         with torch.inference_mode(self._inference):
+            state = {
+                name: pool.flatten(0, 1).index_select(0, index)
+                for name, pool in self._pools.items()
+            }
             output = self._step(state, torch.from_numpy(action).to(self._device))
             for name, pool in self._pools.items():
                 pool[node] = output.state[name]

@@ -83,8 +83,8 @@ class ActionEmbedding(nn.Module):
         if self.table is not None:
             token: Tensor = self.table(action[..., 0].long())
             return token
-        weight = self.linear.weight
-        return functional.linear(action.to(weight.dtype), weight)
+        token = self.linear(action.to(self.linear.weight.dtype))
+        return token
 
 
 class Heads(nn.Module):

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 EPSILON = 0.001
+_HALF = 0.5 + EPSILON
+_HALF_SQUARED = _HALF**2
 
 
 def scalar_transform(x: Tensor) -> Tensor:
@@ -21,11 +23,12 @@ def inverse_scalar_transform(y: Tensor) -> Tensor:
     """``h^-1(y)``, elementwise, in a form that loses no digits near 0 in float32.
 
     The textbook form ``((sqrt(1 + 4 eps (|y| + 1 + eps)) - 1) / 2 eps)^2 - 1`` subtracts nearly equal
-    numbers; here it is factored so that every difference is taken exactly.
+    numbers. With ``q = (s + 1 + 2 eps) / 2`` and ``s = sqrt(1 + 4 eps (|y| + 1 + eps))``, whose root is of
+    ``4 eps |y| + (1 + 2 eps)^2``, it is ``y (|y| + 2 q) / q^2``: nothing is subtracted.
     """
-    shifted = torch.abs(y) + (1.0 + EPSILON)
-    s1 = torch.sqrt(shifted * (4.0 * EPSILON) + 1.0) + 1.0
-    return y * (shifted * 2.0 / s1 + 1.0) / (s1 * 0.5 + EPSILON)
+    size = torch.abs(y)
+    q = torch.sqrt(size * EPSILON + _HALF_SQUARED) + _HALF
+    return y * torch.add(size, q, alpha=2.0) / (q * q)
 
 
 class Support:
@@ -42,6 +45,10 @@ class Support:
         self.size = len(range(start, stop, step))
         self.last = start + (self.size - 1) * step
         self.atoms = torch.arange(start, stop, step, dtype=torch.float32)  # [S]
+
+    def same_atoms(self, other: Support) -> bool:
+        """Whether both have the same atoms."""
+        return (self.start, self.stop, self.step) == (other.start, other.stop, other.step)
 
     @property
     def max_value(self) -> float:
@@ -84,9 +91,14 @@ class Support:
 def decode_pair(
     first: Support, logits: Tensor, second: Support, others: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """``first.decode(logits), second.decode(others)`` with one inverse transform for both, [B] each."""
-    both = torch.cat([first.expectation(logits), second.expectation(others)])
-    low, high = inverse_scalar_transform(both).chunk(2)
+    """``first.decode(logits), second.decode(others)`` in fewer operations, [B] each."""
+    if first.same_atoms(second):
+        both = first.decode(torch.cat([logits, others]))
+    else:
+        both = inverse_scalar_transform(
+            torch.cat([first.expectation(logits), second.expectation(others)])
+        )
+    low, high = both.chunk(2)
     return low, high
 
 
