@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from zero_tune.search.draws import gumbel, normal_pair, uniform
+from zero_tune.search.draws import exp_below, gumbel, normal_pair, uniform
 from zero_tune.search.jit import compiled
 from zero_tune.search.tree import (
     DISCRETE,
@@ -32,6 +32,7 @@ EDGE = 1e-6
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 _LOG_2 = math.log(2.0)
 _MAX_GAP = 60.0  # largest log-ratio of a uniform draw's density to the policy's
+_DROWNING = np.float32(1.0 / 16.0)
 _TINY = np.float32(1e-30)  # mass of an action whose probability underflows
 
 
@@ -68,13 +69,15 @@ def propose(run: Any, b: int, node: int, policy: Any, chance: bool) -> None:
 @compiled
 def _draw_discrete(run: Any, b: int, node: int, policy: Any, actions: Any, logits: Any) -> None:
     """K actions without replacement in proportion to the policy; all legal ones if no more than K."""
-    legal, mass = root_legal(run), scratch(run)
-    num_legal, top = 0, np.float32(-np.inf)
+    legal, mass = root_legal(run), scratch(run)[0]
+    num_legal = run.num_actions
     for a in range(run.num_actions):
-        usable = node > 0 or legal[b, a]
-        mass[a] = policy[a] if usable else np.float32(-np.inf)
-        num_legal += 1 if usable else 0
-        top = max(top, mass[a])
+        mass[a] = policy[a]
+    if node == 0:
+        for a in range(run.num_actions):
+            if not legal[b, a]:
+                mass[a] = -np.inf
+                num_legal -= 1
     used = min(run.num_slots, num_legal)
     if run.num_draws > 0:
         _race(mass, given_draws(run), actions[:used])
@@ -85,10 +88,13 @@ def _draw_discrete(run: Any, b: int, node: int, policy: Any, actions: Any, logit
                 actions[k, 0] = a
                 k += 1
     else:
+        top = np.float32(-np.inf)
         for a in range(run.num_actions):
-            usable = mass[a] > -np.inf
-            mass[a] = math.exp(mass[a] - top) + _TINY if usable else np.float32(0.0)
-        _successive(mass, generators(run), b, actions)
+            top = mass[a] if mass[a] > top else top
+        for a in range(run.num_actions):
+            weight = exp_below(mass[a] - top) + _TINY
+            mass[a] = weight if mass[a] > -np.inf else np.float32(0.0)
+        _successive(mass, scratch(run)[1], generators(run), b, actions)
     for k in range(run.num_slots):
         logits[k] = -np.inf
         if k >= used:
@@ -100,24 +106,37 @@ def _draw_discrete(run: Any, b: int, node: int, policy: Any, actions: Any, logit
 
 
 @compiled
-def _successive(mass: Any, rng: Any, b: int, actions: Any) -> None:
-    """Draw ``len(actions)`` indices one after another in proportion to ``mass``, without replacement."""
+def _successive(mass: Any, sums: Any, rng: Any, b: int, actions: Any) -> None:
+    """Draw ``len(actions)`` indices one after another in proportion to ``mass``, without replacement.
+
+    ``sums`` holds running totals, from which a drawn mass is taken out; they are added up anew before what
+    is left could drown in their rounding.
+    """
+    whole = _running_total(mass, sums)
+    size = len(mass)
+    for k in range(len(actions)):
+        if sums[size - 1] < _DROWNING * whole:
+            whole = _running_total(mass, sums)
+        target = np.float32(uniform(rng, b)) * sums[size - 1]
+        chosen = np.int32(0)
+        for a in range(size):  # no early end: this loop and the next are vectorised
+            chosen += np.int32(1) if sums[a] <= target else np.int32(0)
+        if chosen >= size or mass[chosen] == 0.0:  # rounding
+            chosen = np.int32(np.argmax(mass))
+        actions[k, 0] = chosen
+        gone = mass[chosen]
+        mass[chosen] = 0.0
+        for a in range(size):
+            sums[a] -= gone if a >= chosen else np.float32(0.0)
+
+
+@compiled
+def _running_total(mass: Any, sums: Any) -> Any:
     total = np.float32(0.0)
     for a in range(len(mass)):
         total += mass[a]
-    for k in range(len(actions)):
-        left = np.float32(uniform(rng, b)) * total
-        chosen = 0
-        while chosen < len(mass):
-            left -= mass[chosen]
-            if left < 0.0:
-                break
-            chosen += 1
-        if chosen == len(mass) or mass[chosen] == 0.0:  # rounding: total is kept by differences
-            chosen = int(np.argmax(mass))
-        actions[k, 0] = chosen
-        total -= mass[chosen]
-        mass[chosen] = 0.0
+        sums[a] = total
+    return total
 
 
 @compiled

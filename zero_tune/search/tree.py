@@ -202,8 +202,8 @@ def root_legal(run: Any) -> Any:
 
 @compiled
 def scratch(run: Any) -> Any:
-    """[A] f32, work space of one row."""
-    return carray(_pointer(run.scratch), (run.num_actions,), np.float32)
+    """[2, A] f32, work space of one row."""
+    return carray(_pointer(run.scratch), (2, run.num_actions), np.float32)
 
 
 @compiled
@@ -263,7 +263,7 @@ class Run:
             rng=np.empty(rows, np.uint64),
             to_play=np.empty(rows, np.int8),
             gumbel=np.empty((rows, slots), np.float32),
-            scratch=np.empty(int(rules["num_actions"][0]), np.float32),
+            scratch=np.empty((2, int(rules["num_actions"][0])), np.float32),
         )
         kind, self._dim = int(rules["candidate_kind"][0]), int(rules["dim"][0])
         self._action_dtype: Any = np.float32 if kind == CONTINUOUS else np.int32
