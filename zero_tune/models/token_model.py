@@ -25,7 +25,7 @@ from zero_tune.models.transformer import (
     band_mask,
     xavier_,
 )
-from zero_tune.ops.support import Support
+from zero_tune.ops.support import Support, decode_pair
 from zero_tune.types import (
     ActionSpec,
     EnvSpec,
@@ -152,12 +152,19 @@ class TokenModel(nn.Module):
         )
         self.encoder = TokenEncoder(model, env, width)
         self.action_embedding = ActionEmbedding(env.action, width)
+        simulations = max(
+            policy.num_simulations or 0,
+            policy.collect_num_simulations or 0,
+            policy.eval_num_simulations or 0,
+        )
+        deepest = 2 * self.history_length - 1 + STEP_TOKENS * simulations
         shape = TransformerShape(
             width=width,
             layers=model.num_layers,
             heads=need(model.num_heads, "policy.model.num_heads"),
             window=self.window,
             rotary=model.rotary_emb,
+            positions=max(deepest, TransformerShape.positions),
             dropout=need(model.dropout, "policy.model.dropout"),
         )
         self.transformer = Transformer(shape)
@@ -232,9 +239,8 @@ class TokenModel(nn.Module):
             "mask": mask[:, 0, 0, STEP_TOKENS:],
             "position": position[:, 0] + STEP_TOKENS,
         }
-        return StepOutput(
-            self.reward_support.decode(reward), policy, self.value_support.decode(value), successor
-        )
+        reward, value = decode_pair(self.reward_support, reward, self.value_support, value)
+        return StepOutput(reward, policy, value, successor)
 
     def unroll(self, batch: SampleBatch) -> UnrollOutput:
         """One teacher-forced pass over z_t, a_t, ..., a_{t+T-1}, z_{t+T}: 2T + 1 tokens.

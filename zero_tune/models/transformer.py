@@ -28,6 +28,7 @@ class TransformerShape:
         width: d, a multiple of ``2 * heads``.
         window: tokens one token attends to, itself included.
         rotary: turn queries and keys by their position; else add a learned embedding of it.
+        positions: tokens a sequence may have (rotary).
         dropout: on embeddings, attention and both residual branches, in training mode.
     """
 
@@ -36,6 +37,7 @@ class TransformerShape:
     heads: int
     window: int
     rotary: bool = True
+    positions: int = 1024
     dropout: float = 0.0
 
 
@@ -107,10 +109,8 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(shape.width)
         self.dropout = nn.Dropout(shape.dropout)
         self.positions = None if shape.rotary else nn.Embedding(shape.window, shape.width)
-        half = shape.width // shape.heads // 2
-        speeds = [_THETA ** (-i / half) for i in range(half)]  # radians per position
-        # no buffer: casting the model must not round it; [3, half] for queries, keys, values
-        self._speeds = torch.tensor([speeds, speeds, [0.0] * half], dtype=torch.float64)
+        self._half = shape.width // shape.heads // 2
+        self._turns: dict[tuple[torch.dtype, torch.device], Tensor] = {}
         self._initialise()
 
     def _initialise(self) -> None:
@@ -151,14 +151,15 @@ class Transformer(nn.Module):
         return self.norm(x), out
 
     def _turn(self, position: Tensor, dtype: torch.dtype) -> Tensor:
-        """Unit complex numbers [B or 1, N, 3, 1, half]: e^(i p w) for queries and keys, 1 for values.
-
-        Angles in float64: in float32 they lose a digit every ten positions.
-        """
-        speeds = self._speeds.to(position.device)
-        angle = position[:, :, None, None] * speeds  # [B or 1, N, 3, half]
-        turn = torch.complex(torch.cos(angle), torch.sin(angle)).unsqueeze(-2)
-        return turn if dtype == torch.float64 else turn.to(torch.complex64)
+        """Unit complex numbers [B or 1, N, 3, 1, half]: e^(i p w) for queries and keys, 1 for values."""
+        kind = torch.complex128 if dtype == torch.float64 else torch.complex64
+        key = (kind, position.device)
+        if key not in self._turns:  # no buffer: casting the model must not round it
+            self._turns[key] = (
+                turn_table(self.shape.positions, self._half).to(kind).to(position.device)
+            )
+        turn = self._turns[key].index_select(0, position.flatten())
+        return turn.view(*position.shape, 3, 1, self._half)
 
     def _table_row(self, position: Tensor) -> Tensor:
         """Row of the learned table: positions past its end share the last row of their parity.
@@ -168,6 +169,17 @@ class Transformer(nn.Module):
         """
         last = self.shape.window - 2 + position % 2
         return torch.minimum(position, last)
+
+
+def turn_table(positions: int, half: int) -> Tensor:
+    """[positions, 3, half] c128: e^(i p w) for queries and keys, 1 for values.
+
+    Angles in float64: in float32 they lose a digit every ten positions.
+    """
+    speeds = [_THETA ** (-i / half) for i in range(half)]  # radians per position
+    speed = torch.tensor([speeds, speeds, [0.0] * half], dtype=torch.float64)
+    angle = torch.arange(positions, dtype=torch.float64)[:, None, None] * speed
+    return torch.polar(torch.ones_like(angle), angle)
 
 
 def rotate(x: Tensor, turn: Tensor) -> Tensor:
