@@ -1,4 +1,4 @@
-"""What each policy type learns on small tasks: the ladder's first rung.
+"""What each policy type learns on small tasks: the ladder's first rung, and some of its second.
 
     python -m benchmarks.learning --list
     python -m benchmarks.learning muzero-cartpole --seeds 0 1 2 [--async-pipeline]
@@ -57,7 +57,12 @@ def _memory(
     return Rung(policy_type, "zero_tune/MemoryCue-v0", must, env_steps, over, env, ceiling=ceiling)
 
 
-_CONTEXT_4 = {"model": {"context_length_init": 6}, "learning_rate": 1e-3, "replay_ratio": 1.0}
+def _context(length: int) -> dict[str, Any]:
+    """For models whose root is a latent advanced over ``length`` steps."""
+    model = {"context_length_init": length}
+    return {"model": model, "learning_rate": 1e-3, "replay_ratio": 1.0}
+
+
 _FIRST_MOVER = {"eval_kwargs": {"opponent": "random"}}
 _REACH, _CHANCE = "zero_tune/PointReach-v0", "zero_tune/ChanceMatch-v0"
 # At first naming a colour loses, so drawing one does: some random steps, and short returns that forget them.
@@ -78,17 +83,28 @@ LADDER: dict[str, Rung] = {
     ),
     "muzero-memory4": _memory("muzero", 4, 0.8, 10_000, {}, ceiling=0.3),
     "muzero-memory16": _memory("muzero", 16, 0.8, 20_000, {}, ceiling=0.3),
-    "muzero-chance": Rung("muzero", _CHANCE, 8.0, 40_000, _CHANCE_POLICY, ceiling=7.9),
+    "muzero-chance": Rung("muzero", _CHANCE, 8.0, 40_000, _CHANCE_POLICY),
     "muzero-cartpole4": Rung("muzero", "CartPole-v1", 475, 30_000, {"num_simulations": 4}),
     "context-cartpole": Rung("muzero_context", "CartPole-v1", 400, 30_000),
-    "context-memory4": _memory("muzero_context", 4, 0.8, 30_000, _CONTEXT_4),
+    "context-memory4": _memory("muzero_context", 4, 0.8, 30_000, _context(6)),
+    "context-memory8": _memory("muzero_context", 8, 0.7, 150_000, _context(10)),
     "rnn-cartpole": Rung("muzero_rnn_full_obs", "CartPole-v1", 350, 30_000),
-    "rnn-memory4": _memory("muzero_rnn_full_obs", 4, 0.8, 30_000, _CONTEXT_4),
+    "rnn-memory4": _memory("muzero_rnn_full_obs", 4, 0.8, 30_000, _context(6)),
+    "rnn-blindcatch": Rung(
+        "muzero_rnn_full_obs",
+        "zero_tune/BlindCatch-v0",
+        0.2,
+        200_000,
+        {"num_unroll_steps": 11, "eval_freq": 1000, **_context(12)},
+    ),
     "efficientzero-cartpole": Rung("efficientzero", "CartPole-v1", 400, 30_000),
     "efficientzero-catch": Rung("efficientzero", "zero_tune/Catch-v0", 0.8, 30_000),
     "sampled_efficientzero-reach": Rung("sampled_efficientzero", _REACH, _REACH_1D_90, 20_000),
     "sampled_efficientzero-cartpole": Rung("sampled_efficientzero", "CartPole-v1", 350, 30_000),
     "sampled_efficientzero-pendulum": Rung("sampled_efficientzero", "Pendulum-v1", -500, 40_000),
+    "sampled_efficientzero-pendulum300": Rung(
+        "sampled_efficientzero", "Pendulum-v1", -300, 150_000
+    ),
     # 20 candidates: with 25 simulations hardly one of them is looked at twice
     "sampled_muzero-reach": Rung(
         "sampled_muzero",
@@ -99,6 +115,7 @@ LADDER: dict[str, Rung] = {
         {"kwargs": {"d": 2}},
     ),
     "sampled_muzero-pendulum": Rung("sampled_muzero", "Pendulum-v1", -500, 40_000),
+    "sampled_muzero-pendulum250": Rung("sampled_muzero", "Pendulum-v1", -250, 150_000),
     "gumbel-cartpole4": Rung("gumbel_muzero", "CartPole-v1", 475, 30_000, {"num_simulations": 4}),
     "stochastic-chance": Rung("stochastic_muzero", _CHANCE, 8.0, 40_000, _CHANCE_POLICY),
     "stochastic-2048": Rung(
