@@ -158,13 +158,14 @@ def run(rung: Rung, seed: int, async_pipeline: bool = False) -> dict[str, float]
     """Train one seed; the best score, when it came, and the time it took."""
     from zero_tune.entry import train
 
-    best = {"score": float("-inf"), "env_steps": 0.0, "seconds": 0.0}
+    best = {"score": float("-inf"), "lost": 1.0, "env_steps": 0.0, "seconds": 0.0}
     start = time.perf_counter()
 
     def note(report: dict[str, Any]) -> None:
         score = report["evaluation/episode_return_mean"]
         if report["evaluation/is_new"] and score > best["score"]:
             best["score"] = score
+            best["lost"] = report["evaluation/lost_share"]
             best["env_steps"] = report["evaluation/envstep"]
             best["seconds"] = time.perf_counter() - start
 
@@ -192,10 +193,11 @@ def main() -> None:
         rung = LADDER[name]
         for seed in args.seeds:
             best = run(rung, seed, args.async_pipeline)
+            lost = f"  {best['lost']:.1%} lost" if "opponent" in str(rung.env) else ""
             passed = "yes" if rung.passed(best["score"]) else "no"
             print(
                 f"{name:28} {seed:4}  {best['score']:8.2f} {rung.must:8.2f}  "
-                f"{best['env_steps']:9.0f}  {best['seconds']:7.0f}  {passed}",
+                f"{best['env_steps']:9.0f}  {best['seconds']:7.0f}  {passed}{lost}",
                 flush=True,
             )
 

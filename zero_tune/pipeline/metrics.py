@@ -114,18 +114,20 @@ def evaluation_report(report: Report, train_iter: int) -> dict[str, Any]:
     """The ``evaluation/`` group; carried forward between evaluations, NaN before the first."""
     result = None if report.latest is None else report.latest.result
     if result is None:
-        score = std = length = seconds = NAN
+        score = std = length = seconds = lost = NAN
         version = envstep = -1
         episodes = truncated = lag = 0
     else:
         score, std, seconds = result.reward_mean, result.reward_std, result.seconds
         length = float(np.mean(result.episode_lengths))
+        lost = float(np.mean(np.array(result.episode_returns) < 0.0))
         version, envstep = result.policy_version, result.envstep
         episodes, truncated = len(result.episode_returns), result.num_truncated
         lag = train_iter - version
     return {
         "evaluation/episode_return_mean": score,
         "evaluation/episode_return_std": std,
+        "evaluation/lost_share": lost,  # of episodes with a negative return
         "evaluation/episode_len_mean": length,
         "evaluation/num_episodes": episodes,
         "evaluation/num_truncated": truncated,
