@@ -88,7 +88,7 @@ def recomputing(policy: Any, env: EnvSpec) -> TokenModel:
             causal = additive(band_mask(index, self.window), tokens.dtype)
             seen = causal + mask[:, None, :]
             seen = seen.masked_fill(torch.eye(self.window, dtype=torch.bool), 0.0)
-            out, _ = self.transformer(tokens, position, seen[:, None])
+            out, _ = self.transformer(tokens, position, seen[:, None], newest=True)
             return out[:, -1]
 
     return Recomputing(policy, env)

@@ -184,13 +184,15 @@ class Learner:
         theta, every = self.policy.target_update_theta, self.policy.target_update_freq
         if theta is not None:
             with torch.no_grad():
-                mine = [p for p in self.target.state_dict().values()]
-                theirs = [p for p in self.model.state_dict().values()]
-                for target, online in zip(mine, theirs, strict=True):
+                moved, towards = [], []
+                theirs = self.model.state_dict()
+                for name, target in self.target.state_dict().items():
                     if target.is_floating_point():
-                        target.lerp_(online, theta)
+                        moved.append(target)
+                        towards.append(theirs[name])
                     else:
-                        target.copy_(online)
+                        target.copy_(theirs[name])
+                torch._foreach_lerp_(moved, towards, theta)
             self.target_version += 1
         elif self.train_iter % need(every, "policy.target_update_freq") == 0:
             self.target.load_state_dict(self.model.state_dict())

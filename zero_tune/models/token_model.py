@@ -202,7 +202,7 @@ class TokenModel(nn.Module):
         tokens = tokens.masked_fill(~valid[:, :, None], 0.0)
         mask = additive(band_mask(index, self.window, valid), tokens.dtype)
         position = (index - start).clamp(min=0)
-        out, keys_values = self.transformer(tokens, position, mask[:, None])
+        out, keys_values = self.transformer(tokens, position, mask[:, None], newest=True)
         policy, value = self._observation_outputs(out[:, -1])
         # the window is W - 1 tokens wide for every root; what is missing on the left stays masked
         missing, excess = max(self.window - 1 - length, 0), max(length - self.window + 1, 0)

@@ -51,7 +51,12 @@ class Attention(nn.Module):
         self.out = nn.Linear(shape.width, shape.width)
 
     def forward(
-        self, x: Tensor, turn: Tensor | None, context: Tensor | None, mask: Tensor
+        self,
+        x: Tensor,
+        turn: Tensor | None,
+        context: Tensor | None,
+        mask: Tensor,
+        newest: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Outputs [B, N, d], and keys/values [B, n+N, 2, heads, d/heads] of context and tokens.
 
@@ -60,6 +65,7 @@ class Attention(nn.Module):
             turn: [B or 1, N, 3, 1, d/heads/2] complex factors for queries, keys and values.
             context: [B, n, 2, heads, d/heads] earlier keys (already turned) and values.
             mask: [B or 1, 1, N, n+N] added to the scores: 0, or -inf where attention is barred.
+            newest: the output of the last token alone, [B, 1, d].
         """
         qkv = self.qkv(x).unflatten(-1, (3, self.heads, -1))
         if turn is not None:
@@ -68,8 +74,11 @@ class Attention(nn.Module):
         if context is not None:
             keys_values = torch.cat((context, keys_values), 1)
         keys, values = keys_values.permute(2, 0, 3, 1, 4).unbind(0)
+        queries = qkv[:, :, 0].transpose(1, 2)
+        if newest:
+            queries, mask = queries[:, :, -1:], mask[:, :, -1:]
         mixed = functional.scaled_dot_product_attention(
-            qkv[:, :, 0].transpose(1, 2),
+            queries,
             keys,
             values,
             attn_mask=mask,
@@ -90,11 +99,16 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(
-        self, x: Tensor, turn: Tensor | None, context: Tensor | None, mask: Tensor
+        self,
+        x: Tensor,
+        turn: Tensor | None,
+        context: Tensor | None,
+        mask: Tensor,
+        newest: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Outputs and keys/values; see ``Attention``."""
-        mixed, keys_values = self.attention(self.attention_norm(x), turn, context, mask)
-        x = x + self.dropout(mixed)
+        mixed, keys_values = self.attention(self.attention_norm(x), turn, context, mask, newest)
+        x = (x[:, -1:] if newest else x) + self.dropout(mixed)
         hidden = functional.gelu(self.up(self.mlp_norm(x)))
         return x + self.dropout(self.down(hidden)), keys_values
 
@@ -130,6 +144,8 @@ class Transformer(nn.Module):
         position: Tensor,
         mask: Tensor,
         context: Sequence[Tensor] | None = None,
+        *,
+        newest: bool = False,
     ) -> tuple[Tensor, list[Tensor]]:
         """Outputs [B, N, d], and per layer the keys/values of context and tokens.
 
@@ -138,6 +154,7 @@ class Transformer(nn.Module):
             position: [B or 1, N] int64, index of the token in its whole sequence.
             mask: [B or 1, 1, N, n+N] additive; see ``band_mask``.
             context: per layer [B, n, 2, heads, d/heads], as returned for earlier tokens.
+            newest: only the last token's output, [B, 1, d]: the last block need not finish the others.
         """
         turn = None
         if self.positions is None:
@@ -146,7 +163,9 @@ class Transformer(nn.Module):
             tokens = tokens + self.positions(self._table_row(position))
         x, out = self.dropout(tokens), []
         for layer, block in enumerate(self.blocks):
-            x, keys_values = block(x, turn, None if context is None else context[layer], mask)
+            before = None if context is None else context[layer]
+            last = newest and layer + 1 == len(self.blocks)
+            x, keys_values = block(x, turn, before, mask, last)
             out.append(keys_values)
         return self.norm(x), out
 
