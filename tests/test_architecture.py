@@ -32,7 +32,7 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 #: Third-party packages that only some parts may import.
 OWNERS = {
     "ray": {"tune"},
-    "numba": {"search", "replay"},
+    "numba": {"ops", "search", "replay"},
     "gymnasium": {"envs"},
     "ale_py": {"envs"},
     "optuna": {"tune"},

@@ -17,7 +17,7 @@ from tests.search.table_world import TableWorld
 from tests.search.test_puct import constant, search_one
 from zero_tune.errors import ConfigError, EnvError, NonFiniteError
 from zero_tune.interfaces import Search
-from zero_tune.search.jit import source_fingerprint
+from zero_tune.ops.jit import source_fingerprint
 from zero_tune.search.kernels import step
 from zero_tune.search.search import GivenDraws
 

@@ -21,7 +21,7 @@ from zero_tune.types import (
     UnrollOutput,
 )
 
-_CHANNELS = 16
+_SQUEEZE = 4  # channels of an image latent per channel of the GRU's input
 _KEEP_BIAS = 2.0  # of the GRU's update gate: 0.88 of the state survives a step, not half
 
 
@@ -42,7 +42,7 @@ class RecurrentDynamics(nn.Module):
             self.body: nn.Module = nn.Sequential(
                 *[ResBlock(shape[0], norm) for _ in range(model.num_res_blocks)]
             )
-            width = _CHANNELS * shape[1] * shape[2]
+            width = max(1, shape[0] // _SQUEEZE) * shape[1] * shape[2]
         else:
             self.join = Normed(nn.Linear(shape[0] + actions.width, shape[0], bias=False), norm)
             self.body = nn.Identity()

@@ -49,6 +49,10 @@ class InferenceModel:
         self._initial: Any = None
         self._branches: list[Any] = []
         self._state_names: list[str] = []
+        compilable = self._folding is not None and dtype == "float32" and self.device.type == "cpu"
+        self._compile = getattr(self._fast, "compiled_step", None) if compilable else None
+        self._kernel: Any = None
+        self._kernel_is_old = False
 
     def load(self, model_state: Mapping[str, Array | Tensor], version: int = -1) -> None:
         """Use the weights of one snapshot.
@@ -65,6 +69,7 @@ class InferenceModel:
         self.version = version
         if self._folding is not None:
             self._folding.refresh()
+        self._kernel_is_old = True
         self.clear_caches()
 
     def clear_caches(self) -> None:
@@ -97,8 +102,20 @@ class InferenceModel:
         with torch.inference_mode():
             if not self._traceable:
                 return self._source.node_store(root, num_simulations)  # type: ignore[operator]
+            kernel = self._compiled_step()
+            if kernel is not None:
+                return kernel.node_store(root, num_simulations)
             store = getattr(self._fast, "store", PoolStore)
             return store(self._step, root, num_simulations)
+
+    def _compiled_step(self) -> Any:
+        """Refreshed when used: a target network gets new weights at every update, and hardly searches."""
+        if self._compile is not None:
+            self._kernel, self._compile = self._compile(), None
+        elif self._kernel is not None and self._kernel_is_old:
+            self._kernel.refresh()
+        self._kernel_is_old = False
+        return self._kernel
 
     def _step(self, state: LatentState, action: Tensor) -> StepOutput:
         if len(self._branches) == 1:

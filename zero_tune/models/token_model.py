@@ -8,6 +8,7 @@ the start of the sequence at hand, so a root at any time of an episode looks lik
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -37,8 +38,12 @@ from zero_tune.types import (
     UnrollOutput,
 )
 
+if TYPE_CHECKING:
+    from zero_tune.models.token_kernel import TokenKernel
+
 _EMBEDDING_STD = 0.02
 _GROUP_KL_FLOOR = 1e-6
+_WIDEST_COMPILED = 128
 
 
 class TokenEncoder(nn.Module):
@@ -233,12 +238,12 @@ class TokenModel(nn.Module):
         token = (self.next_norm(predicted) if latent is None else latent)[:, None]
         context = [kv[:, 1:] for kv in keys_values]
         out, keys_values = self.transformer(token, position + 2, mask[..., 1:], context)
-        policy, value = self._observation_outputs(out[:, 0])
         successor = {
             "keys_values": torch.stack([kv[:, 1:] for kv in keys_values], 2),
             "mask": mask[:, 0, 0, STEP_TOKENS:],
             "position": position[:, 0] + STEP_TOKENS,
         }
+        policy, value = self._observation_outputs(out[:, 0])
         reward, value = decode_pair(self.reward_support, reward, self.value_support, value)
         return StepOutput(reward, policy, value, successor)
 
@@ -281,6 +286,14 @@ class TokenModel(nn.Module):
         """Storage for one search: each node's own two tokens."""
         return TreeStore(self.recurrent_inference, root, num_simulations)
 
+    def compiled_step(self) -> TokenKernel | None:
+        """The step of a folded model so narrow that torch's time is mostly overhead; else None."""
+        if self.transformer.shape.width > _WIDEST_COMPILED:
+            return None
+        from zero_tune.models.token_kernel import TokenKernel  # compiles: for acting only
+
+        return TokenKernel(self) if TokenKernel.fits(self) else None
+
     def clear_caches(self) -> None:
         """Drop derived data: there is none, every root is built from raw history."""
 
@@ -290,11 +303,13 @@ class TokenModel(nn.Module):
 
     def _observation_outputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Policy parameters [N, P] and value logits [N, S] at observation tokens."""
-        outputs = self.observation_heads(x)
-        policy: Tensor = outputs[1] if self.gaussian is None else self.gaussian(x)
-        if self.logit_bound and self.gaussian is None:
-            policy = self.logit_bound * torch.tanh(policy / self.logit_bound)
-        return policy, outputs[0]
+        value, *logits = self.observation_heads(x)
+        return self.bounded(*logits) if self.gaussian is None else self.gaussian(x), value
+
+    def bounded(self, logits: Tensor) -> Tensor:
+        """Policy logits within the configured bound, if there is one."""
+        bound = self.logit_bound
+        return bound * torch.tanh(logits / bound) if bound else logits
 
 
 def interleave(latent: Tensor, action: Tensor) -> Tensor:

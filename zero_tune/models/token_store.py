@@ -25,12 +25,12 @@ class TreeStore:
     overflow, and the state gathered for a node equals the one ``PoolStore`` would have kept whole.
 
     Args:
-        step: the model's ``recurrent_inference``.
+        step: the model's ``recurrent_inference``; None where a subclass appends its tokens another way.
         root: its state becomes node 0.
         num_simulations: nodes beside the root.
     """
 
-    def __init__(self, step: StepFunction, root: RootOutput, num_simulations: int) -> None:
+    def __init__(self, step: StepFunction | None, root: RootOutput, num_simulations: int) -> None:
         self._step = step
         window, mask = root.state["keys_values"], root.state["mask"]
         rows, size = mask.shape
@@ -66,21 +66,28 @@ class TreeStore:
         path, mask = self._path[parent, self._row], self._mask[parent, self._row]
         position = self._position[parent, self._row]
         slot = self._first + STEP_TOKENS * (node - 1)
-        device = self._pool.device
         with torch.inference_mode(self._inference):
-            index = torch.from_numpy(path).to(device)
-            state = {
-                "keys_values": self._flat.index_select(0, index.flatten()).view(
-                    *path.shape, *self._flat.shape[1:]
-                ),
-                "mask": torch.from_numpy(mask).to(device, self._pool.dtype),
-                "position": torch.from_numpy(position).to(device),
-            }
-            output = self._step(state, torch.from_numpy(action).to(device))
-            own = output.state["keys_values"][:, -STEP_TOKENS:]
-            self._pool[:, slot : slot + STEP_TOKENS] = own
+            output = self._append(path, mask, position, slot, action)
         self._path[node, :, :-STEP_TOKENS] = path[:, STEP_TOKENS:]
         self._path[node, :, -STEP_TOKENS:] = self._base + (slot + self._own)
         self._mask[node, :, :-STEP_TOKENS] = mask[:, STEP_TOKENS:]
         self._position[node] = position + STEP_TOKENS
+        return output
+
+    def _append(
+        self, path: Array, mask: Array, position: Array, slot: int, action: Array
+    ) -> StepOutput:
+        """Run the step, and put its two tokens into ``slot`` and the one after it."""
+        device = self._pool.device
+        index = torch.from_numpy(path).to(device)
+        window = self._flat.index_select(0, index.flatten())
+        state = {
+            "keys_values": window.view(*path.shape, *self._flat.shape[1:]),
+            "mask": torch.from_numpy(mask).to(device, self._pool.dtype),
+            "position": torch.from_numpy(position).to(device),
+        }
+        assert self._step is not None
+        output = self._step(state, torch.from_numpy(action).to(device))
+        own = output.state["keys_values"][:, -STEP_TOKENS:]
+        self._pool[:, slot : slot + STEP_TOKENS] = own
         return output

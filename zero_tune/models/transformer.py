@@ -172,13 +172,15 @@ class Transformer(nn.Module):
     def _turn(self, position: Tensor, dtype: torch.dtype) -> Tensor:
         """Unit complex numbers [B or 1, N, 3, 1, half]: e^(i p w) for queries and keys, 1 for values."""
         kind = torch.complex128 if dtype == torch.float64 else torch.complex64
-        key = (kind, position.device)
-        if key not in self._turns:  # no buffer: casting the model must not round it
-            self._turns[key] = (
-                turn_table(self.shape.positions, self._half).to(kind).to(position.device)
-            )
-        turn = self._turns[key].index_select(0, position.flatten())
+        turn = self.turns(kind, position.device).index_select(0, position.flatten())
         return turn.view(*position.shape, 3, 1, self._half)
+
+    def turns(self, kind: torch.dtype, device: torch.device | None = None) -> Tensor:
+        """``turn_table`` in a complex type; no buffer, as casting the model must not round it."""
+        key = (kind, device or torch.device("cpu"))
+        if key not in self._turns:
+            self._turns[key] = turn_table(self.shape.positions, self._half).to(kind).to(key[1])
+        return self._turns[key]
 
     def _table_row(self, position: Tensor) -> Tensor:
         """Row of the learned table: positions past its end share the last row of their parity.

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from zero_tune.ops.jit import compiled, entry_point
 from zero_tune.search.draws import gumbel, log_gamma_deviate, uniform
-from zero_tune.search.jit import compiled, entry_point
 from zero_tune.search.proposal import propose
 from zero_tune.search.rules import gumbel_slot, mean_q, puct_slot
 from zero_tune.search.tree import (

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from zero_tune.search.draws import exp_below, gumbel, normal_pair, uniform
-from zero_tune.search.jit import compiled
+from zero_tune.ops.elementary import exp_below
+from zero_tune.ops.jit import compiled
+from zero_tune.search.draws import gumbel, normal_pair, uniform
 from zero_tune.search.tree import (
     DISCRETE,
     ENUMERATED,

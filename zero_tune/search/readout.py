@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from zero_tune.ops.jit import compiled, entry_point
 from zero_tune.search.draws import uniform
-from zero_tune.search.jit import compiled, entry_point
 from zero_tune.search.rules import best_considered, completed_q, improved_logit
 from zero_tune.search.tree import (
     EDGE_VISITS,

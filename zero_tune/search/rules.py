@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from zero_tune.search.jit import compiled
+from zero_tune.ops.jit import compiled
 from zero_tune.search.tree import (
     EDGE_VISITS,
     HIGH,

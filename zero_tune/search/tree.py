@@ -19,7 +19,7 @@ from numba import carray, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from zero_tune.search.jit import compiled
+from zero_tune.ops.jit import compiled
 from zero_tune.types import Array
 
 ROOT = np.int64(0)  # node number; typed, so that callees compile once

@@ -12,8 +12,12 @@ from numba import njit
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
+_HELPER: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
 #: A helper, compiled into whichever entry point calls it; not callable from Python.
-compiled: Callable[[Any], Any] = njit(**_OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+compiled: Callable[[Any], Any] = njit(**_HELPER)
+#: A helper whose sums may be regrouped and whose products may be fused with them, for network layers.
+regrouped: Callable[[Any], Any] = njit(**_HELPER, fastmath={"contract", "reassoc"})
 
 
 def entry_point(function: Any) -> Any:
@@ -33,5 +37,6 @@ def entry_point(function: Any) -> Any:
 def source_fingerprint() -> int:
     """A number that changes with any source file that compiled code comes from."""
     here = Path(__file__).parent
-    files = [*sorted(here.glob("*.py")), here.parent / "ops" / "rng.py"]
+    files = [*sorted(here.glob("*.py")), *sorted((here.parent / "search").glob("*.py"))]
+    files.append(here.parent / "models" / "token_kernel.py")
     return zlib.crc32(b"".join(path.read_bytes() for path in files))
