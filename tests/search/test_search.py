@@ -162,11 +162,14 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
 
 @pytest.mark.parametrize("continuous", [False, True])
 @pytest.mark.parametrize("at", [0, 3])
-def test_a_sampled_policy_that_is_not_finite_is_named(continuous: bool, at: int) -> None:
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_sampled_policy_that_is_not_finite_is_named(
+    continuous: bool, at: int, number: float
+) -> None:
     """Even where the draws would not have touched the bad entry."""
     good = [0.0, 9.0, 0.0, 1.0] if not continuous else [0.0, 0.0, 1.0, 1.0]
     bad = [*good]
-    bad[at] = np.nan
+    bad[at] = number
 
     def broken(state: int, action: Any) -> Step:
         return Step(0.0, 0.0, bad if state == 1 else good, state + 1)

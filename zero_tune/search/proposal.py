@@ -33,7 +33,6 @@ EDGE = 1e-6
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 _LOG_2 = math.log(2.0)
 _MAX_GAP = 60.0  # largest log-ratio of a uniform draw's density to the policy's
-_DROWNING = np.float32(1.0 / 16.0)
 _TINY = np.float32(1e-30)  # mass of an action whose probability underflows
 
 
@@ -110,34 +109,32 @@ def _draw_discrete(run: Any, b: int, node: int, policy: Any, actions: Any, logit
 def _successive(mass: Any, sums: Any, rng: Any, b: int, actions: Any) -> None:
     """Draw ``len(actions)`` indices one after another in proportion to ``mass``, without replacement.
 
-    ``sums`` holds running totals, from which a drawn mass is taken out; they are added up anew before what
-    is left could drown in their rounding.
+    A draw from the totals as they were before others were taken, unless it hits one of those, is a draw from
+    what is left: so the totals are added up anew after such a hit only. Masses that are not finite end the
+    drawing; the caller reports them.
     """
-    whole = _running_total(mass, sums)
-    size = len(mass)
-    for k in range(len(actions)):
-        if sums[size - 1] < _DROWNING * whole:
-            whole = _running_total(mass, sums)
+    _running_total(mass, sums)
+    size, k = len(mass), 0
+    actions[:, 0] = 0
+    while k < len(actions) and sums[size - 1] < np.inf:
         target = np.float32(uniform(rng, b)) * sums[size - 1]
         chosen = np.int32(0)
-        for a in range(size):  # no early end: this loop and the next are vectorised
+        for a in range(size):  # no early end: it is vectorised
             chosen += np.int32(1) if sums[a] <= target else np.int32(0)
-        if chosen >= size or mass[chosen] == 0.0:  # rounding
-            chosen = np.int32(np.argmax(mass))
-        actions[k, 0] = chosen
-        gone = mass[chosen]
-        mass[chosen] = 0.0
-        for a in range(size):
-            sums[a] -= gone if a >= chosen else np.float32(0.0)
+        if chosen < size and mass[chosen] > 0.0:  # rounding can lead past the end
+            actions[k, 0] = chosen
+            mass[chosen] = 0.0
+            k += 1
+        else:
+            _running_total(mass, sums)
 
 
 @compiled
-def _running_total(mass: Any, sums: Any) -> Any:
+def _running_total(mass: Any, sums: Any) -> None:
     total = np.float32(0.0)
     for a in range(len(mass)):
         total += mass[a]
         sums[a] = total
-    return total
 
 
 @compiled
