@@ -123,10 +123,15 @@ LADDER: dict[str, Rung] = {
     "sampled_muzero-pendulum": Rung("sampled_muzero", "Pendulum-v1", -500, 40_000),
     "sampled_muzero-pendulum250": Rung("sampled_muzero", "Pendulum-v1", -250, 150_000),
     "gumbel-cartpole4": Rung("gumbel_muzero", "CartPole-v1", 475, 30_000, {"num_simulations": 4}),
+    "gumbel-acrobot4": Rung("gumbel_muzero", "Acrobot-v1", -120, 150_000, {"num_simulations": 4}),
+    "gumbel-acrobot2": Rung("gumbel_muzero", "Acrobot-v1", -120, 20_000, {"num_simulations": 2}),
+    "muzero-acrobot4": Rung("muzero", "Acrobot-v1", -120, 20_000, {"num_simulations": 4}),
+    "muzero-acrobot2": Rung("muzero", "Acrobot-v1", -120, 20_000, {"num_simulations": 2}),
     "stochastic-chance": Rung("stochastic_muzero", _CHANCE, 8.0, 40_000, _CHANCE_POLICY),
     "stochastic-2048": Rung(
         "stochastic_muzero", "zero_tune/MiniGame2048-v0", 60, 40_000, {"num_simulations": 50}
     ),
+    "stochastic-frozenlake": Rung("stochastic_muzero", "FrozenLake-v1", 0.65, 100_000),
     "unizero-cartpole": Rung("unizero", "CartPole-v1", 475, 15_000),
     "unizero-catch": Rung("unizero", "zero_tune/Catch-v0", 0.8, 30_000),
     "unizero-memory4": _memory("unizero", 4, 0.95, 20_000, {"model": {"infer_context_length": 6}}),
