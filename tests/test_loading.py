@@ -4,12 +4,14 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 
 from tests.contract.rows import config_for
 from zero_tune import checkpoint
 from zero_tune.entry import train
 from zero_tune.errors import ConfigError, SnapshotMismatch
 from zero_tune.loading import load_policy
+from zero_tune.ops.threads import torch_threads
 from zero_tune.parsing import merge
 
 
@@ -58,6 +60,19 @@ def test_the_command_line_repeats_a_score(run, capsys):
 
     assert main(["eval", str(run[0].best_checkpoint)]) == 0
     assert "repeated exactly" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("setting", "threads"), [(None, 1), (2, 2)])
+def test_a_run_keeps_to_its_threads_and_gives_them_back(setting, threads, tmp_path):
+    seen = []
+    over = {"exp_name": str(tmp_path), "policy": {"num_threads": setting, "max_train_iter": 1}}
+    with torch_threads(3):
+        train(
+            merge(config_for("muzero", "vector"), over),
+            on_report=lambda _: seen.append(torch.get_num_threads()),
+        )
+        assert torch.get_num_threads() == 3
+    assert set(seen) == {threads}
 
 
 def test_wrong_paths_and_endless_runs_are_errors(tmp_path):

@@ -51,6 +51,16 @@ def learner_device(config: Config) -> torch.device:
     return torch.device(name)
 
 
+def driver_threads(config: Config) -> int:
+    """Torch threads of the process that learns: ``policy.num_threads``, or its CPU share.
+
+    Without a bound torch takes every core, and two runs on one machine wait for each other's threads: each
+    was measured at a tenth of its speed.
+    """
+    policy = config.policy
+    return policy.num_threads or max(1, int(policy.async_pipeline.driver_num_cpus))
+
+
 def build_agent(config: Config, env: EnvSpec, *, seed: int, num_slots: int) -> Agent:
     """An acting agent for ``num_slots`` environments, on the CPU, with freshly seeded weights."""
     from zero_tune.acting.agent import Agent

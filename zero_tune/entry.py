@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from zero_tune import checkpoint
-from zero_tune.assembly import build_learner_side
+from zero_tune.assembly import build_learner_side, driver_threads
 from zero_tune.errors import ConfigError
 from zero_tune.interfaces import WorkerPool
 from zero_tune.parsing import merge
@@ -38,6 +38,8 @@ def train(config: Mapping[str, Any], *, on_report: Report | None = None) -> Trai
     Raises:
         ConfigError: the config is wrong, or nothing in it would ever end the run.
     """
+    from zero_tune.ops.threads import torch_threads
+
     resolved, env = resolve(merge({"policy": {"async_pipeline": {"eval_at_start": True}}}, config))
     policy = resolved.policy
     if (
@@ -57,16 +59,17 @@ def train(config: Mapping[str, Any], *, on_report: Report | None = None) -> Trai
     )
     folder = Path(name) / "ckpt"
     pipe = policy.async_pipeline
-    pool: WorkerPool
-    if pipe.enabled and not pipe.ray_local_mode:
-        pool = _ray_pool(resolved, env)
-    else:
-        pool = build_local_pool(resolved, env)
-    try:
-        driver = Driver(resolved, build_learner_side(resolved, env), pool)
-        return _run(driver, env, folder, on_report)
-    finally:
-        pool.shutdown(pipe.shutdown_timeout_s)
+    with torch_threads(driver_threads(resolved)):
+        pool: WorkerPool
+        if pipe.enabled and not pipe.ray_local_mode:
+            pool = _ray_pool(resolved, env)
+        else:
+            pool = build_local_pool(resolved, env)
+        try:
+            driver = Driver(resolved, build_learner_side(resolved, env), pool)
+            return _run(driver, env, folder, on_report)
+        finally:
+            pool.shutdown(pipe.shutdown_timeout_s)
 
 
 def _ray_pool(config: Any, env: Any) -> WorkerPool:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from zero_tune.acting.agent import Agent
 from zero_tune.config import Config
+from zero_tune.ops.threads import torch_threads
 from zero_tune.types import Array, EnvSpec, EvalResult, EvalTask, Snapshot
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ class EpisodeEvaluator:
     def evaluate(self, task: EvalTask) -> EvalResult:
         """One episode per seed of ``task``, all slots at work until the seeds run out."""
         start = time.perf_counter()
-        with _one_thread():
+        with torch_threads(1):  # sums are then taken in the same order on every machine share
             episodes = self._play(task.seeds)
         scores = np.array([e.score for e in episodes], np.float64)
         mean = float(scores.mean())
@@ -104,14 +102,3 @@ class EpisodeEvaluator:
         first = self._envs.reset(slots, np.array([seeds[p] for p in playing[slots]]))
         self._agent.history.reset(slots)
         self._agent.observe(slots, first.obs, first.legal, first.to_play)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One torch thread, so that sums are taken in the same order on every machine share."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -11,7 +11,7 @@ import ray
 from ray import tune
 
 from zero_tune import checkpoint
-from zero_tune.assembly import build_learner_side
+from zero_tune.assembly import build_learner_side, driver_threads
 from zero_tune.config import AsyncPipelineConfig, parse_group
 from zero_tune.errors import WorkerFailed
 from zero_tune.interfaces import WorkerPool
@@ -68,8 +68,7 @@ class MuZeroAsyncTrainable(tune.Trainable):
 
         self._config, self._env = resolve(merge(self.defaults, config))
         self._restored_at = 0
-        pipe = self._config.policy.async_pipeline
-        torch.set_num_threads(self._config.policy.num_threads or max(1, int(pipe.driver_num_cpus)))
+        torch.set_num_threads(driver_threads(self._config))
         side = build_learner_side(self._config, self._env)
         try:
             self._pool = self._make_pool()
