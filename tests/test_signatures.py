@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.learning import LADDER, config_of
+from benchmarks.learning import LADDER, config_of, run
 from zero_tune.entry import train
 from zero_tune.loading import LoadedPolicy, load_policy
 from zero_tune.parsing import merge
@@ -45,7 +45,8 @@ def test_search_is_no_worse_than_the_policy_it_searches_with(tmp_path):
 
 
 def test_a_recurrent_state_remembers_a_ball_that_is_no_longer_drawn(tmp_path):
-    score = trained("rnn-blindcatch", tmp_path, env={"stop_value": 0.2}).score
+    over = {"env": {"n_evaluator_episode": 200, "stop_value": -0.1}}
+    score = trained("rnn-blindcatch", tmp_path, **over).score
     memoryless = -0.455  # an upper bound, see learning to catch in 3 of 11 columns
     error = standard_error(np.array(score.episode_returns))
     assert score.reward_mean > memoryless + 3 * error
@@ -71,6 +72,11 @@ def test_more_simulations_do_not_make_a_gumbel_search_worse(tmp_path):
         more = returns_with(policy, simulations)
         assert (more - fewer).mean() >= -2 * standard_error(more - fewer), simulations
         fewer = more
+
+
+def test_two_simulations_are_enough_for_gumbel_and_not_for_puct():
+    gumbel, puct = (run(LADDER[name], 0)["score"] for name in ("gumbel-acrobot2", "muzero-acrobot2"))
+    assert gumbel > puct
 
 
 @pytest.mark.parametrize("simulations", [4, 16, 50])
