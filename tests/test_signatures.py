@@ -75,7 +75,9 @@ def test_more_simulations_do_not_make_a_gumbel_search_worse(tmp_path):
 
 
 def test_two_simulations_are_enough_for_gumbel_and_not_for_puct():
-    gumbel, puct = (run(LADDER[name], 0)["score"] for name in ("gumbel-acrobot2", "muzero-acrobot2"))
+    gumbel, puct = (
+        run(LADDER[name], 0)["score"] for name in ("gumbel-acrobot2", "muzero-acrobot2")
+    )
     assert gumbel > puct
 
 
