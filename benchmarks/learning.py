@@ -131,7 +131,9 @@ LADDER: dict[str, Rung] = {
     "stochastic-2048": Rung(
         "stochastic_muzero", "zero_tune/MiniGame2048-v0", 60, 40_000, {"num_simulations": 50}
     ),
-    "stochastic-frozenlake": Rung("stochastic_muzero", "FrozenLake-v1", 0.65, 100_000),
+    "stochastic-frozenlake": Rung(
+        "stochastic_muzero", "FrozenLake-v1", 0.65, 100_000, _CHANCE_POLICY
+    ),
     "unizero-cartpole": Rung("unizero", "CartPole-v1", 475, 15_000),
     "unizero-catch": Rung("unizero", "zero_tune/Catch-v0", 0.8, 30_000),
     "unizero-memory4": _memory("unizero", 4, 0.95, 20_000, {"model": {"infer_context_length": 6}}),
