@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
+import time
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from tests.pipeline.scripted import (
     make_driver,
     run,
 )
+from zero_tune.config import IterationConfig
 from zero_tune.errors import NonFiniteError, WorkerFailed
 from zero_tune.pipeline.driver import Driver
 from zero_tune.pipeline.events import COLLECTOR, EVALUATOR, WorkerError
@@ -116,6 +120,23 @@ def test_a_finished_collector_gets_work_before_the_chunk_ends() -> None:
         driver.turn()
     # within one chunk of 100 updates, until the queue was full; and once more at the budget's end
     assert len(pool.log) == 11 and driver.learner.train_iter == 100
+
+
+def test_slow_updates_do_not_keep_a_report_waiting_for_the_chunks_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = itertools.count()  # one second at each look
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
+    driver = make_driver(
+        local_pool(),
+        {"update_per_collect": 1000, "max_env_step": 20},
+        pipe(enabled=False, max_train_chunk_steps=1000),
+    )
+    driver.config = dataclasses.replace(
+        driver.config, iteration=IterationConfig(min_time_s=0, min_train_iters=1, max_time_s=100)
+    )
+    driver.iterate()
+    assert 0 < driver.learner.train_iter < 100
 
 
 def test_weights_in_use_at_launch_respect_interval_and_lag() -> None:

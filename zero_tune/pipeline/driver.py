@@ -7,6 +7,7 @@ same order of events, and the results are equal to the bit.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from zero_tune.assembly import LearnerSide, evaluation_seeds
@@ -68,6 +69,7 @@ class Driver:
         self._reporter = Reporter(self)
         self._next_task = 0
         self._incarnation = 0
+        self._deadline = float("inf")
         self._batch = need(policy.batch_size, "policy.batch_size")
         self._start_at = need(
             policy.train_start_after_envsteps, "policy.train_start_after_envsteps"
@@ -87,6 +89,7 @@ class Driver:
             ZeroTuneError: whatever learner, buffer or a worker found wrong with the data.
         """
         before, its = Progress.of(self), self.config.iteration
+        self._deadline = before.time + its.max_time_s
         while not self.done and not self.evaluations.arrived:
             self.turn()
             now = Progress.of(self)
@@ -232,7 +235,7 @@ class Driver:
         return self._gate_open()
 
     def _train_chunk(self) -> bool:
-        """Up to ``max_train_chunk_steps`` updates, at most to the end of a budget.
+        """Up to ``max_train_chunk_steps`` updates, within the budget and the iteration's time.
 
         Results are taken in, and finished workers given new work, after each.
         """
@@ -243,6 +246,9 @@ class Driver:
             self._absorb(self.pool.poll(0.0))
             self._launch()
             if self.evaluations.arrived or self.budgets.at_boundary:
+                break
+            # Large networks: updates of many seconds each must not keep a report waiting.
+            if time.perf_counter() >= self._deadline:
                 break
         return True
 
