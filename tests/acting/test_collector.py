@@ -10,6 +10,7 @@ from tests.contract.rows import config_for
 from tests.fakes import CodeEnv, ConstEnv, MaskEnv
 from zero_tune.assembly import build_collector, build_learner_side
 from zero_tune.parsing import merge
+from zero_tune.policies import POLICIES
 from zero_tune.presets import resolve
 from zero_tune.types import CollectTask
 
@@ -84,7 +85,7 @@ def test_episode_returns_are_those_of_whole_games():
     assert returns and set(returns) == {6.0} and set(lengths) == {6}
 
 
-@pytest.mark.parametrize("name", ["muzero", "gumbel_muzero", "sampled_muzero", "unizero"])
+@pytest.mark.parametrize("name", list(POLICIES))
 @pytest.mark.parametrize("random_policy", [False, True])
 def test_only_legal_actions_are_played_and_taught(name, random_policy):
     config, env = setting(MaskEnv, name=name, segments=6)
@@ -104,8 +105,9 @@ def test_random_warm_up_is_uniform_over_actions():
     assert abs(actions.mean() - 0.5) < 0.06
 
 
-def test_every_action_is_tried_early_on():
-    config, env = setting(MaskEnv, name="muzero", segments=8, length=10)
+@pytest.mark.parametrize("name", list(POLICIES))
+def test_every_action_is_tried_early_on(name):
+    config, env = setting(MaskEnv, name=name, segments=8, length=10)
     results = collected(config, env, 8)
     seen = np.concatenate([s.action[:, 0] for r in results for s in r.segments])
     assert set(seen) == {0, 1, 2, 3}

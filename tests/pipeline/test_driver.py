@@ -139,6 +139,17 @@ def test_slow_updates_do_not_keep_a_report_waiting_for_the_chunks_end(
     assert 0 < driver.learner.train_iter < 100
 
 
+def test_caches_are_cleared_after_every_completed_budget() -> None:
+    driver = make_driver(local_pool(), {"update_per_collect": 7})
+    cleared: list[int] = []
+    driver.learner.target_model.recompute_pos_emb_diff_and_clear_cache = lambda: cleared.append(  # type: ignore[method-assign]
+        driver.learner.train_iter
+    )
+    run(driver)
+    assert len(cleared) == driver.budgets.completed > 3
+    assert cleared == [7 * (i + 1) for i in range(len(cleared))]
+
+
 def test_weights_in_use_at_launch_respect_interval_and_lag() -> None:
     pool = ScriptedPool(delay=lambda kind, n: 1)
     run(make_driver(pool, {"max_env_step": 400}, pipe(weight_sync_interval=9, max_policy_lag=6)))

@@ -78,14 +78,17 @@ def test_killed_and_hung_workers_are_replaced(make: Any) -> None:
 
 
 def test_deterministic_async_equals_sync(make: Any) -> None:
-    from tests.tune.test_sync import facts
+    from tests.tune.test_sync import assert_same, facts
     from zero_tune.tune.trainable import MuZeroSyncTrainable
 
-    keys = {"policy": {"max_env_step": 120}}
+    keys = {"policy": {"max_env_step": 120, "update_per_collect": 40, "eval_freq": 120}}
     one = make(keys, {"policy": {"async_pipeline": {"deterministic": True}}})
     two = MuZeroSyncTrainable(small(keys))
     for ours, theirs in zip(finish(one), finish(two), strict=True):
         np.testing.assert_equal(facts(ours), facts(theirs))
+    learners = [t.driver.learner for t in (one, two)]
+    assert all(learner.train_iter >= 200 for learner in learners)
+    assert_same(*(learner.state_dict() for learner in learners))
 
 
 @pytest.mark.slow
