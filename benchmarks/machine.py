@@ -28,12 +28,8 @@ def describe(*packages: str) -> str:
     return f"{today}, {cpu_model()}, {cores} cores, Python {platform.python_version()}, {versions}"
 
 
-def tree_memory_mb() -> tuple[float, float]:
-    """Memory of this process and all its descendants, in MB.
-
-    Returns:
-        (proportional, resident): pages shared by n processes count 1/n in each, or once per process.
-    """
+def descendants(pid: int) -> list[int]:
+    """Ids of all processes that this one started, and theirs."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -42,10 +38,21 @@ def tree_memory_mb() -> tuple[float, float]:
             except OSError:
                 continue
             children.setdefault(parent, []).append(int(entry.name))
-    total, todo = {"Pss": 0.0, "Rss": 0.0}, [os.getpid()]
+    found, todo = [], [pid]
     while todo:
-        pid = todo.pop()
-        todo += children.get(pid, [])
+        todo += (more := children.get(todo.pop(), []))
+        found += more
+    return found
+
+
+def tree_memory_mb() -> tuple[float, float]:
+    """Memory of this process and all its descendants, in MB.
+
+    Returns:
+        (proportional, resident): pages shared by n processes count 1/n in each, or once per process.
+    """
+    total = {"Pss": 0.0, "Rss": 0.0}
+    for pid in [os.getpid(), *descendants(os.getpid())]:
         try:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         except OSError:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from zero_tune import checkpoint
+from zero_tune.assembly import build_evaluator
 from zero_tune.parsing import merge
+from zero_tune.tune.trainable import SCORE
+from zero_tune.types import EvalTask, Snapshot
 
 SMALL: dict[str, Any] = {
     "env": {
@@ -44,6 +50,30 @@ def small(*changes: Mapping[str, Any]) -> dict[str, Any]:
         data = merge(data, change)
     logging.getLogger("ray").setLevel(logging.ERROR)
     return data
+
+
+def assert_score_repeats(trainable: Any, row: Mapping[str, Any], folder: Path) -> None:
+    """The row's score, the saved one, and a new evaluation of the saved weights are one to the bit."""
+    trainable.save(str(folder))
+    manifest, weights, score = checkpoint.read_evaluated(folder)
+    assert score.policy_version == row["evaluation/snapshot_version"]
+    assert score.reward_mean == row[SCORE] and manifest["train_iter"] == row["learners/train_iter"]
+    evaluator = build_evaluator(trainable._config, trainable._env)
+    evaluator.load(Snapshot(score.policy_version, score.envstep, weights))
+    again = evaluator.evaluate(
+        EvalTask(0, score.policy_version, score.train_iter, score.envstep, score.seeds)
+    )
+    assert again.episode_returns == score.episode_returns
+    assert again.reward_mean == score.reward_mean
+
+
+def gone(pids: Any) -> None:
+    """Wait until none of the processes is left."""
+    deadline = time.monotonic() + 10
+    for pid in pids:
+        while Path(f"/proc/{pid}").exists():
+            assert time.monotonic() < deadline, f"process {pid} is still alive"
+            time.sleep(0.05)
 
 
 class Faulty(gym.Env[Any, Any]):

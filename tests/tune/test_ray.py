@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,11 @@ import numpy as np
 import pytest
 
 from tests.fakes import ConstEnv
-from tests.tune.small import Faulty, small
+from tests.tune.small import Faulty, assert_score_repeats, gone, small
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("cluster")]
 
 TWO = {"policy": {"async_pipeline": {"num_collector_actors": 2, "poll_interval_s": 0.02}}}
-
-
-def gone(pids: Any) -> None:
-    """Wait until none of the processes is left."""
-    deadline = time.monotonic() + 10
-    for pid in pids:
-        while Path(f"/proc/{pid}").exists():
-            assert time.monotonic() < deadline, f"process {pid} is still alive"
-            time.sleep(0.05)
 
 
 @pytest.fixture
@@ -53,7 +43,7 @@ def finish(trainable: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def test_killed_and_hung_workers_are_replaced(make: Any) -> None:
+def test_killed_and_hung_workers_are_replaced(make: Any, tmp_path: Path) -> None:
     trainable = make(TWO)
     trainable.train()
     pool = trainable._pool
@@ -68,6 +58,7 @@ def test_killed_and_hung_workers_are_replaced(make: Any) -> None:
     assert last["fault_tolerance/num_evaluator_restarts"] == 1
     assert last["evaluation/snapshot_version"] == last["learners/train_iter"] > 0
     assert all(r["buffer/ledger_error"] == 0 for r in rows)
+    assert_score_repeats(trainable, last, tmp_path)
     after = pool.pids()
     assert after["collector", 0] != before["collector", 0]
     assert after["collector", 1] == before["collector", 1]
@@ -75,6 +66,24 @@ def test_killed_and_hung_workers_are_replaced(make: Any) -> None:
     trainable.stop()
     trainable.cleanup()
     gone(after.values())
+
+
+def test_actors_of_a_failed_setup_are_ended(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from zero_tune.tune.ray_pool import RayPool
+
+    spawn, pids = RayPool._spawn, []
+
+    def third_fails(pool: RayPool, name: tuple[str, int]) -> None:
+        if len(pool._actors) == 2:
+            pids.extend(pool.pids().values())
+            raise RuntimeError("no third one")
+        spawn(pool, name)
+
+    monkeypatch.setattr(RayPool, "_spawn", third_fails)
+    with pytest.raises(RuntimeError, match="no third one"):
+        make(TWO)
+    assert len(pids) == 2
+    gone(pids)
 
 
 def test_deterministic_async_equals_sync(make: Any) -> None:

@@ -10,12 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.tune.small import Faulty, small
-from zero_tune import checkpoint
-from zero_tune.assembly import build_evaluator
+from tests.tune.small import Faulty, assert_score_repeats, small
 from zero_tune.errors import NonFiniteError, SnapshotMismatch
 from zero_tune.tune.trainable import SCORE, MuZeroAsyncTrainable, MuZeroSyncTrainable
-from zero_tune.types import EvalTask, Snapshot
 
 TIMES = ("timers/", "per_s", "busy", "time", "date", "pid", "duration_s", "config", "trial", "host")
 KEEP_BUFFER = {"checkpoint": {"save_replay_buffer": True}}
@@ -126,17 +123,7 @@ def test_a_checkpoint_holds_exactly_what_was_scored(make: Any, tmp_path: Path) -
         row = trainable.train()
     for _ in range(2):  # two more iterations of training must not change what is saved
         row = trainable.train()
-    trainable.save(str(tmp_path))
-    manifest, weights, score = checkpoint.read_evaluated(tmp_path)
-    assert score.policy_version == row["evaluation/snapshot_version"]
-    assert score.reward_mean == row[SCORE] and manifest["train_iter"] == row["learners/train_iter"]
-    evaluator = build_evaluator(trainable._config, trainable._env)
-    evaluator.load(Snapshot(score.policy_version, score.envstep, weights))
-    again = evaluator.evaluate(
-        EvalTask(0, score.policy_version, score.train_iter, score.envstep, score.seeds)
-    )
-    assert again.episode_returns == score.episode_returns
-    assert again.reward_mean == score.reward_mean
+    assert_score_repeats(trainable, row, tmp_path)
 
 
 def test_a_new_learning_rate_wins_over_the_saved_one(make: Any, tmp_path: Path) -> None:
