@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ray import tune
 
-from search_spaces.common import OPTIMIZER, PBT_MUTATIONS, REPLAY
+from search_spaces.common import OPTIMIZER, PBT_MUTATIONS, REPLAY, suggest
 
 PARAM_SPACE: dict[str, Any] = {
     "policy": {
@@ -17,15 +18,6 @@ PARAM_SPACE: dict[str, Any] = {
     }
 }
 
-
-def define_by_run(trial: Any) -> dict[str, Any] | None:
-    """The same space for ``OptunaSearch``: suggests flat keys, returns nothing fixed."""
-    trial.suggest_float("policy/learning_rate", 1e-3, 1e-2, log=True)
-    trial.suggest_categorical("policy/td_steps", [5, 10, 20])
-    trial.suggest_categorical("policy/batch_size", [64, 128])
-    trial.suggest_categorical("policy/num_simulations", [25, 50])
-    trial.suggest_categorical("policy/commitment_loss_weight", [0.5, 1.0])
-    return None
-
+define_by_run = partial(suggest, PARAM_SPACE)
 
 __all__ = ["PARAM_SPACE", "PBT_MUTATIONS", "define_by_run"]

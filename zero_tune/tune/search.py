@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import ray
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 from ray.tune.search.optuna import OptunaSearch
+from ray.tune.search.sample import Categorical, Domain, Float, Integer
 
 from zero_tune.config import AsyncPipelineConfig, parse_group
 from zero_tune.errors import ConfigError, nearest
@@ -61,12 +62,13 @@ def run_search(request: SearchRequest) -> SearchOutcome:
     """Run a whole search.
 
     Raises:
-        ConfigError: the base config or the search space is wrong; nothing was started.
+        ConfigError: the base config, the search space or one of its values is wrong; nothing was started.
         ResourceError: the cluster can never hold one trial.
     """
     base = merge({"policy": {"max_env_step": _DEFAULT_STEPS}}, request.config)
     resolve(base)  # every mistake in the base config is found before Ray starts
     space = load_space(request.search_space, get_path(base, "policy.type", "muzero"))
+    check_space(base, space)
     if not ray.is_initialized():
         init_ray(request.num_cpus, log_to_driver=False)
     pipe = parse_group(AsyncPipelineConfig, base, "policy.async_pipeline")
@@ -145,12 +147,39 @@ def load_space(name: str | None, policy_type: str) -> Mapping[str, Any]:
     return space
 
 
+def check_space(base: Mapping[str, Any], space: Mapping[str, Any]) -> None:
+    """Every choice and both ends of every range, each alone on top of ``base``.
+
+    Raises:
+        ConfigError: a trial with such a value would fail when it starts.
+    """
+    for key in leaves(space):
+        for value in _ends(get_path(space, key)):
+            one: Any = value
+            for name in reversed(key.split(".")):
+                one = {name: one}
+            resolve(merge(base, one))
+
+
+def _ends(value: Any) -> Iterable[Any]:
+    if isinstance(value, Categorical):
+        return value.categories
+    if isinstance(value, Mapping) and set(value) == {"grid_search"}:
+        return list(value["grid_search"])
+    if isinstance(value, Float):
+        return value.lower, value.upper
+    if isinstance(value, Integer):
+        return value.lower, value.upper - 1
+    return () if isinstance(value, Domain) else (value,)
+
+
 def leaves(space: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Dotted keys of a nested space."""
     out: list[str] = []
     for name, value in space.items():
         dotted = f"{prefix}{name}"
-        out += leaves(value, f"{dotted}.") if isinstance(value, Mapping) else [dotted]
+        nested = isinstance(value, Mapping) and set(value) != {"grid_search"}
+        out += leaves(value, f"{dotted}.") if nested else [dotted]
     return out
 
 
