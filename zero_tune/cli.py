@@ -172,6 +172,8 @@ def run_tune(args: argparse.Namespace) -> int:
         seed=args.seed,
     )
     outcome = run_search(request)
+    for folder, reason in outcome.failures.items():
+        print(f"failed: {reason} (traceback: {folder}/error.txt)", file=sys.stderr)
     if outcome.best is None:
         print("no trial was evaluated", file=sys.stderr)
         return 1
@@ -181,4 +183,4 @@ def run_tune(args: argparse.Namespace) -> int:
     if outcome.plot is not None:
         print(f"learning curves {outcome.plot}")
     print(f"check it with: python -m zero_tune eval {outcome.best.path}")
-    return 1 if outcome.num_errors else 0
+    return 1 if outcome.failures else 0

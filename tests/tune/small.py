@@ -96,3 +96,6 @@ class Faulty(gym.Env[Any, Any]):
             raise ValueError("the simulator crashed")
         reward = float("nan") if self.fault == "reward" and self.t == 25 else 1.0
         return obs, reward, self.t % 10 == 0, False, {}
+
+
+gym.register("Faulty-v0", entry_point=Faulty)

@@ -16,6 +16,7 @@ import pytest
 from benchmarks.machine import descendants
 from tests.tune.small import SMALL, gone
 from zero_tune.cli import main
+from zero_tune.parsing import merge
 
 pytestmark = pytest.mark.ray
 
@@ -42,6 +43,22 @@ def test_a_search_ends_with_its_best_snapshot(
     best = float(said["best"].removeprefix("score "))
     again = re.search(r"mean (-?[\d.]+)", capsys.readouterr().out)
     assert again and float(again[1]) == pytest.approx(best, abs=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_a_failed_trial_is_told_with_its_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = merge(
+        SMALL, {"env": {"env_id": "tests.tune.small:Faulty-v0", "kwargs.fault": "raise"}}
+    )
+    words = ["tune", "--num-samples", "1", "--storage-path", str(tmp_path), "--set"]
+    assert main([*words, *settings(config)]) == 1
+    out, err = capsys.readouterr()
+    told = re.search(r"failed: ValueError: the simulator crashed \(traceback: (.*)\)", err)
+    assert told and "ValueError: the simulator crashed" in Path(told[1]).read_text()
+    assert "FAILED" in out and "\u2502" not in out  # our table, and not Ray's dump of every metric
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,7 @@ class SearchOutcome:
     best: BestEvaluated | None
     varied: dict[str, Any]  # the best trial's values of the searched keys
     plot: Path | None
-    num_errors: int
+    failures: dict[str, str]  # folder of a failed trial -> what ended it
     results: Any  # the ResultGrid
 
 
@@ -74,6 +75,8 @@ def run_search(request: SearchRequest) -> SearchOutcome:
     pipe = parse_group(AsyncPipelineConfig, base, "policy.async_pipeline")
     check_fits(pipe)
     horizon = int(get_path(base, "policy.max_env_step"))
+    # the older output of Ray obeys verbose=0; the newer one prints every metric of a trial that fails
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     tuner = tune.Tuner(
         MuZeroAsyncTrainable,
         param_space=merge(base, space),
@@ -103,7 +106,8 @@ def run_search(request: SearchRequest) -> SearchOutcome:
     best = best_evaluated(results)
     varied = {} if best is None else {k: get_path(best.config, k) for k in leaves(space)}
     plot = _plot(results)
-    return SearchOutcome(best, varied, plot, results.num_errors, results)
+    failures = {trial.path: _reason(trial.error) for trial in results if trial.error is not None}
+    return SearchOutcome(best, varied, plot, failures, results)
 
 
 def _scheduler(request: SearchRequest, horizon: int) -> Any:
@@ -181,6 +185,12 @@ def leaves(space: Mapping[str, Any], prefix: str = "") -> list[str]:
         nested = isinstance(value, Mapping) and set(value) != {"grid_search"}
         out += leaves(value, f"{dotted}.") if nested else [dotted]
     return out
+
+
+def _reason(error: BaseException) -> str:
+    """What ended a trial, in one line: Ray wraps the remote traceback around it."""
+    lines = str(error).strip().splitlines()
+    return lines[-1].strip() if lines else repr(error)
 
 
 def _plot(results: Any) -> Path | None:
